@@ -1,0 +1,46 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SHARED := ../shared
+
+# real tables and reference figures, where they are at hand; tests that need them skip otherwise
+ifneq ($(wildcard $(SHARED)/data),)
+export LVGP_DATA ?= $(abspath $(SHARED)/data)
+endif
+ifneq ($(wildcard $(SHARED)/reference),)
+export LVGP_REFERENCE ?= $(abspath $(SHARED)/reference)
+endif
+
+.PHONY: demo test test-long lint types bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/borehole.py
+
+test: $(VENV)/.installed-dev
+	$(BIN)/pytest -n auto -m "not long"
+
+test-long: $(VENV)/.installed-dev
+	$(BIN)/pytest -m long
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/gradient.py
+	$(BIN)/python benchmarks/optimizers.py
+
+$(VENV)/.installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

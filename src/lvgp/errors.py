@@ -1,0 +1,43 @@
+"""The exceptions and warnings a user can meet, each with what to do about it in its message."""
+
+from __future__ import annotations
+
+
+class LVGPError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class InputError(LVGPError, ValueError):
+    """The table, the response or an option is not what the model can take."""
+
+
+class InputTypeError(InputError, TypeError):
+    """A value or column is of a kind that no column of a model can have."""
+
+
+class NumericalError(LVGPError, ArithmeticError):
+    """The computation broke down even after the covariance was stabilised."""
+
+
+class ModelFileError(LVGPError, ValueError):
+    """A saved model cannot be read: truncated, altered, foreign or from a newer version."""
+
+
+class LVGPWarning(UserWarning):
+    """Base of every warning this package gives."""
+
+
+class DataWarning(LVGPWarning):
+    """The table was accepted, but something in it was changed or looks like a mistake."""
+
+
+class NumericalWarning(LVGPWarning):
+    """The covariance had to be stabilised, or starts of the optimiser failed."""
+
+
+class ConvergenceWarning(LVGPWarning):
+    """Inference ended before it reached the quality asked for."""
+
+
+class PlugInIntervalWarning(LVGPWarning):
+    """Intervals come from point estimates of the latents and are probably too narrow."""

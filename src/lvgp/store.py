@@ -1,0 +1,193 @@
+"""The file a fitted model is saved in: arrays and JSON, never code.
+
+One line of text, `lvgp-model <format version> sha256=<hex> bytes=<n>`, then n bytes of a plain
+NumPy archive (.npz) with the arrays and, under "manifest", the JSON text of everything else.
+Reading unpickles nothing; a file that is cut short, altered or from a newer version is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lvgp.errors import ModelFileError
+from lvgp.infer.draws import Draws, Optimization
+from lvgp.model import Model
+from lvgp.posterior import Posterior
+from lvgp.priors import Priors
+from lvgp.space import Column, Dropped, Encoded, Qualitative, Quantitative, Space
+
+FORMAT = 1
+_HEADER = re.compile(rb"lvgp-model (\d+) sha256=([0-9a-f]{64}) bytes=(\d+)\n")
+_LONGEST_HEADER = 200
+_COLUMN_KINDS: dict[str, type[Column]] = {
+    "quantitative": Quantitative,
+    "qualitative": Qualitative,
+    "dropped": Dropped,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved:
+    """What a file holds: the columns, the fitted posterior and the estimator's options."""
+
+    space: Space
+    posterior: Posterior
+    options: dict[str, Any]
+    version: str
+    """The version of the library that wrote it."""
+
+
+def write(path: str | os.PathLike[str], saved: Saved) -> None:
+    """Write the file at once: either the whole of it is there afterwards, or nothing changed."""
+    target = Path(path)
+    payload = _payload(saved)
+    digest = hashlib.sha256(payload).hexdigest()
+    header = f"lvgp-model {FORMAT} sha256={digest} bytes={len(payload)}\n".encode()
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(header + payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read(path: str | os.PathLike[str]) -> Saved:
+    """Read a file that `write` made, or say why it cannot be trusted."""
+    target = Path(path)
+    try:
+        content = target.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"{target}: cannot be read: {error.strerror}") from None
+    header = _HEADER.match(content[:_LONGEST_HEADER])
+    if header is None:
+        raise ModelFileError(f"{target}: not a saved lvgp model")
+    version, digest, size = int(header[1]), header[2].decode(), int(header[3])
+    if version > FORMAT:
+        raise ModelFileError(
+            f"{target}: has format version {version}, this library reads up to {FORMAT}; "
+            "update lvgp to read it"
+        )
+    payload = content[header.end() :]
+    if len(payload) < size:
+        raise ModelFileError(
+            f"{target}: truncated, {len(payload)} of {size} bytes are there; copy or save it again"
+        )
+    if len(payload) != size or hashlib.sha256(payload).hexdigest() != digest:
+        raise ModelFileError(f"{target}: was altered after saving (its checksum does not match)")
+    try:
+        return _restore(payload)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{target}: its contents do not form a model ({error})") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _payload(saved: Saved) -> bytes:
+    posterior, draws = saved.posterior, saved.posterior.draws
+    manifest = {
+        "version": saved.version,
+        "options": {name: _pairs(value) for name, value in saved.options.items()},
+        "columns": [_column_state(column) for column in saved.space.columns],
+        "named": saved.space.named,
+        "model": dataclasses.asdict(posterior.model),
+        "priors": dataclasses.asdict(posterior.priors),
+        "y_mean": posterior.y_mean,
+        "y_scale": posterior.y_scale,
+        "method": draws.method,
+        "seed": draws.seed,
+        "jitter": draws.jitter,
+        "optimization": draws.optimization and dataclasses.asdict(draws.optimization),
+    }
+    arrays = {
+        "x": posterior.training.x,
+        "t": posterior.training.t,
+        "y": posterior.y,
+        "vectors": draws.vectors,
+        "log_densities": draws.log_densities,
+        "manifest": np.frombuffer(json.dumps(manifest).encode(), dtype=np.uint8),
+    }
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _restore(payload: bytes) -> Saved:
+    with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    manifest = json.loads(arrays["manifest"].tobytes())
+    model = manifest["model"]
+    optimization = manifest["optimization"]
+    draws = Draws(
+        method=manifest["method"],
+        vectors=arrays["vectors"],
+        log_densities=arrays["log_densities"],
+        seed=manifest["seed"],
+        jitter=manifest["jitter"],
+        optimization=optimization and Optimization(**_tuples(optimization)),
+    )
+    posterior = Posterior(
+        model=Model(**_tuples(model)),
+        priors=Priors(**manifest["priors"]),
+        draws=draws,
+        training=Encoded(arrays["x"], arrays["t"]),
+        y=arrays["y"],
+        y_mean=manifest["y_mean"],
+        y_scale=manifest["y_scale"],
+    )
+    columns = tuple(_column_from(state) for state in manifest["columns"])
+    options = {name: _unpaired(value) for name, value in manifest["options"].items()}
+    return Saved(Space(columns, manifest["named"]), posterior, options, manifest["version"])
+
+
+def _column_state(column: Column) -> dict[str, Any]:
+    kind = next(kind for kind, cls in _COLUMN_KINDS.items() if isinstance(column, cls))
+    return {"kind": kind, **dataclasses.asdict(column)}
+
+
+def _column_from(state: dict[str, Any]) -> Column:
+    fields = _tuples({name: value for name, value in state.items() if name != "kind"})
+    return _COLUMN_KINDS[state["kind"]](**fields)
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has lists only; the frozen values hold tuples."""
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+
+
+def _pairs(value: Any) -> Any:
+    """Write mappings as pairs: JSON would turn integer keys (column names) into strings."""
+    if isinstance(value, Mapping):
+        return {"pairs": [[_simple(key), _pairs(item)] for key, item in value.items()]}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_pairs(item) for item in value]
+    return _simple(value)
+
+
+def _simple(value: Hashable) -> Hashable:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _unpaired(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unpaired(item) for key, item in value["pairs"]}
+    return value
