@@ -64,6 +64,12 @@ def model() -> lvgp.LVGPRegressor:
 
 
 @pytest.fixture(scope="module")
+def other() -> lvgp.LVGPRegressor:
+    X, y = _table()
+    return _fitted(X, -3.0 * y)
+
+
+@pytest.fixture(scope="module")
 def saved_bytes(model: lvgp.LVGPRegressor, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("saved") / "model.lvgp"
     model.save(path)
@@ -569,7 +575,7 @@ def test_bomb_goes_off_when_unpickled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["x", "vectors", "manifest", "another", "payload", "whole file", "npy", "allowed"]
+    "place", ["x", "vectors", "manifest", "another", "payload", "whole file", "npy"]
 )
 def test_pickled_code_in_a_file_does_not_run(
     place: str, saved_bytes: bytes, tmp_path: Path
@@ -583,8 +589,6 @@ def test_pickled_code_in_a_file_does_not_run(
         buffer = io.BytesIO()
         np.save(buffer, np.array([bomb], dtype=object), allow_pickle=True)
         content = _sealed(buffer.getvalue())
-    elif place == "allowed":
-        content = _sealed(_npz_bytes(**_arrays(saved_bytes), allow_pickle=np.array([bomb])))
     else:
         arrays = _arrays(saved_bytes) | {place: np.array([bomb], dtype=object)}
         content = _sealed(_npz_bytes(**arrays))
@@ -669,14 +673,13 @@ def test_sealed_manifest_that_is_no_model_is_refused(
 # Writing
 
 
-def _other(model: lvgp.LVGPRegressor) -> lvgp.LVGPRegressor:
-    X, y = _table()
-    return _fitted(X, -3.0 * y, kernel=model.kernel)
-
-
 @pytest.mark.parametrize("call", ["replace", "fsync", "chmod", "fdopen"])
 def test_failed_write_leaves_the_old_file_and_nothing_else(
-    call: str, model: lvgp.LVGPRegressor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: str,
+    model: lvgp.LVGPRegressor,
+    other: lvgp.LVGPRegressor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "model.lvgp"
     model.save(path)
@@ -688,13 +691,16 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fail)
         with pytest.raises(OSError, match="No space left"):
-            _other(model).save(path)
+            other.save(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.lvgp"]
     assert path.read_bytes() == before
 
 
 def test_interrupted_write_leaves_the_old_file_and_nothing_else(
-    model: lvgp.LVGPRegressor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: lvgp.LVGPRegressor,
+    other: lvgp.LVGPRegressor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "model.lvgp"
     model.save(path)
@@ -705,7 +711,7 @@ def test_interrupted_write_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        _other(model).save(path)
+        other.save(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.lvgp"]
     assert path.read_bytes() == before
 
@@ -740,7 +746,7 @@ def test_saving_over_a_directory_fails_and_leaves_nothing(
     model: lvgp.LVGPRegressor, tmp_path: Path
 ) -> None:
     (tmp_path / "model.lvgp").mkdir()
-    with pytest.raises(OSError, match="model.lvgp"):
+    with pytest.raises(OSError, match=r"model\.lvgp"):
         model.save(tmp_path / "model.lvgp")
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.lvgp"]
 
@@ -780,12 +786,12 @@ def test_any_file_name_is_kept_as_it_is(
 
 @pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")
 def test_killed_while_saving_the_file_is_still_whole(
-    model: lvgp.LVGPRegressor, tmp_path: Path
+    model: lvgp.LVGPRegressor, other: lvgp.LVGPRegressor, tmp_path: Path
 ) -> None:
     """Two models of a megabyte each take turns in one file; the writer is killed 60 times."""
     folder = tmp_path / "kept"
     folder.mkdir()
-    for name, fit in {"first": model, "second": _other(model)}.items():
+    for name, fit in {"first": model, "second": other}.items():
         saved = _read(fit, tmp_path)
         draws = dataclasses.replace(fit.draws_, vectors=np.repeat(fit.draws_.vectors, 8000, axis=0))
         posterior = dataclasses.replace(saved.posterior, draws=draws)

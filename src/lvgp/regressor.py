@@ -16,7 +16,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from lvgp import compute, store
-from lvgp.errors import DataWarning, InputError, NumericalWarning, PlugInIntervalWarning
+from lvgp.errors import (
+    DataWarning,
+    InputError,
+    ModelFileError,
+    NumericalWarning,
+    PlugInIntervalWarning,
+)
 from lvgp.infer.draws import Draws, Optimization
 from lvgp.infer.optimize import find_mode
 from lvgp.kernels import KERNELS
@@ -338,6 +344,9 @@ def load(path: str | os.PathLike[str]) -> LVGPRegressor:
     """Return the fitted model that `LVGPRegressor.save` wrote to `path`."""
     saved = store.read(path)
     options = saved.options | {"priors": saved.posterior.priors}
+    foreign = set(options) - set(LVGPRegressor().get_params(deep=False))
+    if foreign:
+        raise ModelFileError(f"{path}: holds options this library does not know: {sorted(foreign)}")
     model = LVGPRegressor(**options)
     model._set_fitted(saved.space, saved.posterior)
     return model

@@ -14,7 +14,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Hashable, Mapping
+import zipfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from lvgp.space import Column, Dropped, Encoded, Qualitative, Quantitative, Spac
 FORMAT = 1
 _HEADER = re.compile(rb"lvgp-model (\d+) sha256=([0-9a-f]{64}) bytes=(\d+)\n")
 _LONGEST_HEADER = 200
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile)
 _COLUMN_KINDS: dict[str, type[Column]] = {
     "quantitative": Quantitative,
     "qualitative": Qualitative,
@@ -54,7 +56,10 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
     payload = _payload(saved)
     digest = hashlib.sha256(payload).hexdigest()
     header = f"lvgp-model {FORMAT} sha256={digest} bytes={len(payload)}\n".encode()
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(target)) from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(header + payload)
@@ -78,7 +83,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
     if header is None:
         raise ModelFileError(f"{target}: not a saved lvgp model")
     version, digest, size = int(header[1]), header[2].decode(), int(header[3])
-    if version > FORMAT:
+    if not 1 <= version <= FORMAT:
         raise ModelFileError(
             f"{target}: has format version {version}, this library reads up to {FORMAT}; "
             "update lvgp to read it"
@@ -92,7 +97,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise ModelFileError(f"{target}: was altered after saving (its checksum does not match)")
     try:
         return _restore(payload)
-    except (KeyError, TypeError, ValueError) as error:
+    except _MALFORMED as error:
         raise ModelFileError(f"{target}: its contents do not form a model ({error})") from error
 
 
@@ -106,7 +111,7 @@ def _payload(saved: Saved) -> bytes:
     posterior, draws = saved.posterior, saved.posterior.draws
     manifest = {
         "version": saved.version,
-        "options": {name: _pairs(value) for name, value in saved.options.items()},
+        "options": {name: _tagged(value) for name, value in saved.options.items()},
         "columns": [_column_state(column) for column in saved.space.columns],
         "named": saved.space.named,
         "model": dataclasses.asdict(posterior.model),
@@ -124,7 +129,7 @@ def _payload(saved: Saved) -> bytes:
         "y": posterior.y,
         "vectors": draws.vectors,
         "log_densities": draws.log_densities,
-        "manifest": np.frombuffer(json.dumps(manifest).encode(), dtype=np.uint8),
+        "manifest": np.frombuffer(json.dumps(manifest, default=_plain).encode(), dtype=np.uint8),
     }
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
@@ -155,7 +160,7 @@ def _restore(payload: bytes) -> Saved:
         y_scale=manifest["y_scale"],
     )
     columns = tuple(_column_from(state) for state in manifest["columns"])
-    options = {name: _unpaired(value) for name, value in manifest["options"].items()}
+    options = {name: _untagged(value) for name, value in manifest["options"].items()}
     return Saved(Space(columns, manifest["named"]), posterior, options, manifest["version"])
 
 
@@ -174,20 +179,32 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
 
 
-def _pairs(value: Any) -> Any:
-    """Write mappings as pairs: JSON would turn integer keys (column names) into strings."""
+def _tagged(value: Any) -> Any:
+    """Return an option as JSON can hold it, kinds that JSON lacks marked by name.
+
+    Mappings become pairs because JSON would turn integer keys (column names) into strings.
+    """
     if isinstance(value, Mapping):
-        return {"pairs": [[_simple(key), _pairs(item)] for key, item in value.items()]}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_pairs(item) for item in value]
-    return _simple(value)
-
-
-def _simple(value: Hashable) -> Hashable:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _unpaired(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _unpaired(item) for key, item in value["pairs"]}
+        return {"pairs": [[key, _tagged(item)] for key, item in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [_tagged(item) for item in value]}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_tagged(item) for item in value]
     return value
+
+
+def _untagged(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_untagged(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "tuple" in value:
+        return tuple(_untagged(item) for item in value["tuple"])
+    return {key: _untagged(item) for key, item in value["pairs"]}
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as the Python number it stands for."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"cannot save {value!r} of type {type(value).__name__}")
