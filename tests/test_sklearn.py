@@ -1,54 +1,48 @@
-"""scikit-learn's own checks, and its tools around the estimator."""
-
-import pickle
+"""scikit-learn's own checks of an estimator, and its Gaussian process for comparison."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import lvgp
+from lvgp import LVGPRegressor
 
-ESTIMATOR = lvgp.LVGPRegressor(method="map", restarts=1, progress=False, random_state=0)
+# Checks the library fails by design, each with its reason. None at present.
+EXPECTED_FAILURES: dict[str, str] = {}
 
 
-@parametrize_with_checks([ESTIMATOR])
-def test_scikit_learns_estimator_checks(estimator, check):
+def estimator():
+    return LVGPRegressor(method="map", restarts=1, progress=False, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([estimator()], expected_failed_checks=lambda _: EXPECTED_FAILURES)
+def test_estimator_obeys_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.fixture(scope="module")
-def table():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"x": rng.random(30), "c": rng.choice(list("abc"), 30)})
-    return X, np.sin(4 * X["x"]) + X["c"].map({"a": 0.0, "b": 0.3, "c": 1.5})
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="columns are matched by name, so a table with its columns in another order is taken; "
+    "this check, which scikit-learn runs on its own estimators only, forbids that",
+)
+def test_names_of_columns():
+    check = estimator_checks.check_dataframe_column_names_consistency
+    check("LVGPRegressor", estimator())
 
 
-def test_pipeline_cross_validation_and_grid_search(table):
-    X, y = table
-    pipeline = make_pipeline(
-        FunctionTransformer(lambda X: X.assign(x=2 * X["x"])), clone(ESTIMATOR)
-    )
-    scores = cross_val_score(pipeline, X, y, cv=3)
-    assert scores.min() > 0.5
-    search = GridSearchCV(clone(ESTIMATOR), {"kernel": ["rbf", "matern32"]}, cv=3).fit(X, y)
-    assert set(search.cv_results_["param_kernel"]) == {"rbf", "matern32"}
-    assert search.score(X, y) > 0.9
-
-
-def test_clone_and_pickle(table):
-    X, y = table
-    model = clone(ESTIMATOR).fit(X, y)
-    assert clone(model).get_params() == model.get_params()
-    assert not hasattr(clone(model), "draws_")
-    restored = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
+def test_tags():
+    tags = estimator().__sklearn_tags__()
+    assert tags.estimator_type == "regressor"
+    assert tags.input_tags.categorical
+    assert tags.input_tags.string
+    assert not tags.input_tags.sparse
+    assert not tags.input_tags.allow_nan
+    assert tags.target_tags.required
+    assert not tags.target_tags.multi_output
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "matern52", "matern32"])
@@ -58,11 +52,8 @@ def test_without_categories_it_is_scikit_learns_gaussian_process(kernel, method)
     rng = np.random.default_rng(1)
     X, X_new = rng.random((25, 2)), rng.random((40, 2))
     y = np.sin(5 * X[:, 0]) * X[:, 1] + 0.05 * rng.normal(size=25)
-    ours = lvgp.LVGPRegressor(method, kernel=kernel, restarts=3, random_state=0, progress=False)
-    ours.fit(
-        X,
-        y,
-    )
+    ours = LVGPRegressor(method, kernel=kernel, restarts=3, random_state=0, progress=False)
+    ours.fit(X, y)
     p = ours.parameters_
     scale = y.std(ddof=1)
     lengths = list(p["lengthscales"].values())

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
+from threadpoolctl import threadpool_limits
 
 CACHE_VARIABLE = "LVGP_CACHE"
 _DIRECTORY = "jax_compilation_cache_dir"
@@ -22,9 +24,47 @@ _SETTINGS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": 0,
 }
-_lock = threading.Lock()
-_open_scopes = 0
-_saved: dict[str, object] = {}
+
+
+class _Shared:
+    """A context of the whole process: entered by the first to ask, left by the last.
+
+    JAX and BLAS keep these settings per process, so threads at work at the same time share them.
+    """
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._users = 0
+        self._entered = ExitStack()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._users == 0:
+                self._entered.enter_context(self._make())
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._entered.close()
+
+
+@contextmanager
+def scope() -> Iterator[None]:
+    """Run a block in double precision with the persistent compilation cache."""
+    with jax.enable_x64(True), _shared_cache():
+        yield
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep LAPACK to one thread, where threads of this library work side by side instead."""
+    with _shared_blas_limit():
+        yield
 
 
 def cache_directory() -> Path | None:
@@ -35,62 +75,45 @@ def cache_directory() -> Path | None:
     setting = os.environ.get(CACHE_VARIABLE, "")
     if setting.lower() in {"off", "0", "no", "false"}:
         return None
-    if setting:
-        return Path(setting).expanduser()
+    try:
+        return Path(setting).expanduser() if setting else _user_cache() / "lvgp"
+    except RuntimeError:
+        return None
+
+
+def _user_cache() -> Path:
     if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return base / "lvgp"
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return base if base.is_absolute() else Path.home() / ".cache"
 
 
 @contextmanager
-def scope() -> Iterator[None]:
-    """Run a block in double precision with the persistent compilation cache."""
-    with jax.enable_x64(True):
-        _open_cache()
-        try:
-            yield
-        finally:
-            _close_cache()
-
-
-def _open_cache() -> None:
-    """Point JAX at the cache when the first scope opens, unless the user has a cache of their own.
-
-    JAX keeps these settings per process, so scopes open at the same time share them.
-    """
-    global _open_scopes
-    with _lock:
-        _open_scopes += 1
-        directory = cache_directory()
-        if _open_scopes > 1 or directory is None or _setting(_DIRECTORY):
-            return
-        if not _is_writable(directory):
-            return
-        _saved.update({name: _setting(name) for name in _SETTINGS})
-        _saved[_DIRECTORY] = None
-        for name, value in _SETTINGS.items():
+def _persistent_cache() -> Iterator[None]:
+    """Point JAX at the cache, unless the user has a cache of their own."""
+    directory = cache_directory()
+    if directory is None or _setting(_DIRECTORY) or not _is_writable(directory):
+        yield
+        return
+    before = {name: _setting(name) for name in (*_SETTINGS, _DIRECTORY)}
+    for name, value in (_SETTINGS | {_DIRECTORY: str(directory)}).items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
             jax.config.update(name, value)
-        jax.config.update(_DIRECTORY, str(directory))
         compilation_cache.reset_cache()
 
 
-def _close_cache() -> None:
-    global _open_scopes
-    with _lock:
-        _open_scopes -= 1
-        if _open_scopes or not _saved:
-            return
-        for name, value in _saved.items():
-            jax.config.update(name, value)
-        _saved.clear()
-        compilation_cache.reset_cache()
+_shared_cache = _Shared(_persistent_cache)
+_shared_blas_limit = _Shared(lambda: threadpool_limits(1, "blas"))
 
 
-def _setting(name: str) -> object:
+def _setting(name: str) -> Any:
     return getattr(jax.config, name)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
@@ -15,12 +17,11 @@ def rrmse(y: ArrayLike, mean: ArrayLike) -> float:
     sqrt(sum (y - mean)^2 / sum (y - average of y)^2); 1 is as good as the average.
     """
     y, mean = _columns(y=y, mean=mean)
-    spread = np.sum((y - y.mean()) ** 2)
-    if spread == 0:
+    if np.ptp(y) == 0:
         raise InputError(
             f"y: is constant ({y[0]:g}), so an error relative to its spread is undefined"
         )
-    return float(np.sqrt(np.sum((y - mean) ** 2) / spread))
+    return float(np.sqrt(np.sum((y - mean) ** 2) / np.sum((y - y.mean()) ** 2)))
 
 
 def mean_interval_score(
@@ -30,16 +31,16 @@ def mean_interval_score(
 
     (u - l) + 2/alpha (l - y)_+ + 2/alpha (y - u)_+ with alpha = 1 - coverage.
     """
-    if not 0 < coverage < 1:
+    if not (isinstance(coverage, Real) and 0 < coverage < 1):
         raise InputError(f"coverage: expected a number between 0 and 1, got {coverage!r}")
-    y, lower, upper = _columns(y=y, lower=lower, upper=upper)
+    y, lower, upper = _intervals(y, lower, upper)
     outside = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
     return float(np.mean(upper - lower + 2 / (1 - coverage) * outside))
 
 
 def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
     """Share of the responses inside their intervals, ends included."""
-    y, lower, upper = _columns(y=y, lower=lower, upper=upper)
+    y, lower, upper = _intervals(y, lower, upper)
     return float(np.mean((lower <= y) & (y <= upper)))
 
 
@@ -62,18 +63,36 @@ def nlpd(y: ArrayLike, mean: ArrayLike, sd: ArrayLike) -> float:
     return float(np.mean(0.5 * ((y - mean) / sd) ** 2 + np.log(sd) + 0.5 * np.log(2 * np.pi)))
 
 
+def _intervals(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> list[np.ndarray]:
+    columns = _columns(y=y, lower=lower, upper=upper)
+    swapped = np.flatnonzero(columns[1] > columns[2])
+    if len(swapped):
+        raise InputError(
+            f"lower: is above upper at position {swapped[0]} ({len(swapped)} of {len(columns[0])})"
+        )
+    return columns
+
+
 def _columns(**arrays: ArrayLike) -> list[np.ndarray]:
     """Return the arguments as 1-d float arrays of one length, or say which does not fit."""
-    columns = {name: np.asarray(values, dtype=float) for name, values in arrays.items()}
-    length = len(np.atleast_1d(next(iter(columns.values()))))
+    columns = {name: _numbers(name, values) for name, values in arrays.items()}
+    length = next(iter(columns.values())).size
     for name, values in columns.items():
-        if values.shape != (length,) or length == 0:
+        if values.shape != (length,):
             raise InputError(f"{name}: expected a 1-d array of length {length}, got {values.shape}")
         if not np.isfinite(values).all():
-            raise InputError(
-                f"{name}: has {int((~np.isfinite(values)).sum())} NaN or infinite values"
-            )
+            count = int((~np.isfinite(values)).sum())
+            raise InputError(f"{name}: has {count} NaN or infinite values")
+        if length == 0:
+            raise InputError(f"{name}: is empty")
     return list(columns.values())
+
+
+def _numbers(name: str, values: ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: expected an array of numbers, got {values!r}") from None
 
 
 def _check_positive(sd: np.ndarray) -> None:

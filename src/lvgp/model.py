@@ -113,7 +113,7 @@ class Model:
 
     def process(self, parameters: Parameters, rows: Rows, priors: Priors) -> exact.Process:
         """Return the Gaussian process that `parameters` put on `rows`."""
-        precision = 0.0 if self.plug_in_likelihood else priors.mean_sd**-2
+        precision = 0.0 if self.plug_in_likelihood else 1.0 / priors.mean_sd**2
         return exact.Process(
             features=features(parameters, rows.x, rows.t, rows.remoteness),
             variance=parameters.variance,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
 
 from lvgp.errors import InputError
 
@@ -47,6 +48,10 @@ class Priors:
 
     def check(self) -> Priors:
         """Return self, or say which field is out of its range."""
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if not isinstance(value, Real) or isinstance(value, bool):
+                raise InputError(f"priors.{entry.name}: expected a number, got {value!r}")
         for field in ("mean_sd", "log_variance_sd", "noise_scale", "lengthscale_tail_sd"):
             self._require(field, getattr(self, field) > 0, "a positive number")
         self._require("log_variance_mean", True, "a finite number")

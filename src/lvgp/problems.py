@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
@@ -54,6 +55,8 @@ class Problem:
 
     def __call__(self, X: pd.DataFrame) -> pd.Series:
         """Return the response at the rows of X."""
+        if not isinstance(X, pd.DataFrame):
+            raise InputError(f"X: expected a DataFrame with columns {self.space.names}")
         codes = self.space.encode(X).t[:, 0]
         values = {name: X[name].to_numpy(dtype=float) for name in self.bounds}
         truth = self.levels_truth
@@ -62,8 +65,7 @@ class Problem:
 
     def design(self, per_level: int, seed: int) -> tuple[pd.DataFrame, pd.Series]:
         """Return a training set: Latin hypercube over the numbers, each level equally often."""
-        if per_level < 1:
-            raise InputError(f"per_level: expected a positive number, got {per_level!r}")
+        _check_count("per_level", per_level)
         rng = np.random.default_rng(seed)
         codes = rng.permutation(np.repeat(np.arange(len(self.levels)), per_level))
         unit = qmc.LatinHypercube(len(self.bounds), rng=rng).random(len(codes))
@@ -71,8 +73,7 @@ class Problem:
 
     def sample(self, rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series]:
         """Return uniformly distributed rows, for testing."""
-        if rows < 1:
-            raise InputError(f"rows: expected a positive number, got {rows!r}")
+        _check_count("rows", rows)
         rng = np.random.default_rng(seed)
         codes = rng.integers(len(self.levels), size=rows)
         return self._table(rng.random((rows, len(self.bounds))), codes)
@@ -82,6 +83,11 @@ class Problem:
         X = pd.DataFrame(low + unit * (high - low), columns=list(self.bounds))
         X["t"] = pd.Categorical([self.levels[code] for code in codes], categories=self.levels)
         return X, self(X)
+
+
+def _check_count(name: str, value: int) -> None:
+    if not isinstance(value, Integral) or value < 1:
+        raise InputError(f"{name}: expected a positive integer, got {value!r}")
 
 
 def _equally_spaced(low: float, high: float, number: int) -> tuple[float, ...]:

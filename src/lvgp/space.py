@@ -20,6 +20,7 @@ from lvgp.table import (
     is_number_column,
     numeric_values,
     rows_text,
+    wrong_value,
 )
 
 Level = Any
@@ -183,12 +184,7 @@ def build_space(
     bounds = dict(column_keys(table, named, bounds or {}, "bounds"))
     declared: set[Hashable] | None = None
     if categorical is not None:
-        if isinstance(categorical, str):
-            raise InputError(
-                f"categorical: expected a list of column names, got the string {categorical!r}; "
-                f"write [{categorical!r}]"
-            )
-        declared = set(dict(column_keys(table, named, dict.fromkeys(categorical), "categorical")))
+        declared = set(dict(column_keys(table, named, _declared(categorical), "categorical")))
     columns: list[Column] = []
     for name in table.columns:
         if name in levels or _is_categorical(table, name, declared):
@@ -203,6 +199,18 @@ def build_space(
             "input tells the rows apart"
         )
     return Space(tuple(columns), named)
+
+
+def _declared(categorical: Any) -> dict[Hashable, None]:
+    hint = f"; write [{categorical!r}]" if isinstance(categorical, str) else ""
+    try:
+        if isinstance(categorical, str):
+            raise TypeError
+        return dict.fromkeys(categorical)
+    except TypeError:
+        raise InputError(
+            f"categorical: expected a list of column names, got {categorical!r}{hint}"
+        ) from None
 
 
 def _is_categorical(table: pd.DataFrame, name: Hashable, declared: set[Hashable] | None) -> bool:
@@ -228,6 +236,11 @@ def _quantitative(
         if low == high:
             _warn_dropped(name, low)
             return Dropped(name, low, numeric=True)
+        if not np.isfinite(high - low):
+            raise InputError(
+                f"column {name!r}: its range, {low:g} to {high:g}, is too large to compute with; "
+                "change the unit or take logarithms"
+            )
         return Quantitative(name, low, high)
     try:
         low, high = (float(bound) for bound in bounds)
@@ -252,13 +265,15 @@ def _qualitative(
     column = table[name]
     check_present(table, name, column.isna().to_numpy())
     if declared is not None:
-        known = tuple(_plain(level) for level in declared)
+        if isinstance(declared, str) or not isinstance(declared, Iterable):
+            raise InputError(f"levels: column {name!r} needs a list of levels, got {declared!r}")
+        known = tuple(_plain(level, f"levels: column {name!r}") for level in declared)
         if len(set(known)) < len(known):
             raise InputError(f"levels: column {name!r} lists a level twice: {list(known)}")
     elif isinstance(column.dtype, pd.CategoricalDtype):
-        known = tuple(_plain(level) for level in column.cat.categories)
+        known = tuple(_plain(level, f"column {name!r}") for level in column.cat.categories)
     else:
-        known = _sorted_levels({_plain(value) for value in _hashable(table, name)})
+        known = _sorted_levels(set(_plain_values(table, name)))
     codes = _codes(table, name, known)
     if len(known) == 1:
         _warn_dropped(name, known[0])
@@ -283,22 +298,20 @@ def _warn_dropped(name: Hashable, value: Level) -> None:
     )
 
 
-def _hashable(table: pd.DataFrame, name: Hashable) -> Iterable[Level]:
-    for position, value in enumerate(table[name]):
-        if not isinstance(value, Hashable) or isinstance(value, tuple | frozenset):
-            raise InputTypeError(
-                f"column {name!r}, row {table.index[position]!r}: argument must be a string or a "
-                f"number, got {value!r} of type {type(value).__name__}"
-            )
-        yield value
+def _plain_values(table: pd.DataFrame, name: Hashable) -> Iterable[Level]:
+    for label, value in table[name].items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(plain, str | bool | int | float):
+            raise wrong_value(f"column {name!r}", label, value)
+        yield plain
 
 
-def _plain(level: Level) -> Level:
+def _plain(level: Level, place: str) -> Level:
     """Return a level as a plain Python value that can be compared, printed and saved."""
     value = level.item() if isinstance(level, np.generic) else level
-    if not isinstance(value, str | bool | int | float):
+    if not isinstance(value, str | bool | int | float) or value != value:
         raise InputTypeError(
-            f"levels: argument must be a string or a number, got {level!r} of type "
+            f"{place}: argument must be a string or a number, got {level!r} of type "
             f"{type(level).__name__}"
         )
     return value
@@ -315,10 +328,11 @@ def _sorted_levels(levels: set[Level]) -> tuple[Level, ...]:
 def _codes(table: pd.DataFrame, name: Hashable, levels: tuple[Level, ...]) -> np.ndarray:
     check_present(table, name, table[name].isna().to_numpy())
     position = {level: code for code, level in enumerate(levels)}
-    codes = np.array([position.get(value, -1) for value in _hashable(table, name)], dtype=int)
+    values = list(_plain_values(table, name))
+    codes = np.array([position.get(value, -1) for value in values], dtype=int)
     unknown = codes < 0
     if unknown.any():
-        found = list(dict.fromkeys(_plain(value) for value in table[name][unknown]))
+        found = list(dict.fromkeys(values[row] for row in np.flatnonzero(unknown)))
         raise InputError(
             f"column {name!r}: unknown level{'s' * (len(found) > 1)} "
             f"{', '.join(map(repr, found[:_SHOWN]))} in {rows_text(table, unknown)}. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -40,9 +41,7 @@ def _array_table(X: Any) -> pd.DataFrame:
         raise InputTypeError("X: sparse data is not supported; pass X.toarray()")
     if isinstance(X, pd.Series):
         raise InputError("X: expected a table, got one column; pass it as column.to_frame()")
-    array = np.asarray(X)
-    if np.iscomplexobj(array):
-        raise InputError("X: Complex data not supported; give real numbers or categories")
+    array = _as_array(X, "X")
     if array.ndim != 2:
         raise InputError(
             f"X: expected a 2-d table (rows x columns), got an array of shape {array.shape}. "
@@ -52,10 +51,25 @@ def _array_table(X: Any) -> pd.DataFrame:
     return pd.DataFrame(array, columns=names).infer_objects()
 
 
+def _as_array(values: Any, name: str) -> np.ndarray:
+    """Return rows as an array; lists keep the kind of each value, masked values are missing."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(object), np.nan)
+    try:
+        array = np.array(values, dtype=object if isinstance(values, list | tuple) else None)
+    except ValueError:
+        raise InputError(f"{name}: rows have different lengths") from None
+    if np.iscomplexobj(array):
+        raise InputError(f"{name}: Complex data not supported; give real numbers or categories")
+    return array
+
+
 def column_keys(
     table: pd.DataFrame, named: bool, mapping: Mapping[Hashable, Any], option: str
 ) -> Iterable[tuple[Hashable, Any]]:
     """Yield the items of an option keyed by column, positions turned into names for arrays."""
+    if not isinstance(mapping, Mapping):
+        raise InputError(f"{option}: expected {{column: ...}}, got {mapping!r}")
     for key, value in mapping.items():
         name = f"x{key}" if not named and isinstance(key, numbers.Integral) else key
         if name not in table.columns:
@@ -67,14 +81,24 @@ def is_number_column(column: pd.Series) -> bool:
     """Whether a column holds numbers: not categories, not truth values, not text."""
     if isinstance(column.dtype, pd.CategoricalDtype) or types.is_bool_dtype(column):
         return False
-    if types.is_numeric_dtype(column):
-        return True
-    if column.dtype != object:
-        return False
-    return all(
-        value is None
-        or (isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_))
-        for value in column
+    if column.dtype == object:
+        return all(_is_number(value) or _is_missing(value) for value in column)
+    return types.is_numeric_dtype(column) and not types.is_complex_dtype(column)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+
+def _is_missing(value: Any) -> bool:
+    return np.ndim(value) == 0 and bool(pd.isna(value))
+
+
+def wrong_value(name: str, label: Hashable, value: Any) -> InputTypeError:
+    """Return the error for a value that is neither text nor a real number."""
+    return InputTypeError(
+        f"{name}, row {label!r}: argument must be a string or a number, got {value!r} of type "
+        f"{type(value).__name__}"
     )
 
 
@@ -82,15 +106,18 @@ def numeric_values(table: pd.DataFrame, name: Hashable) -> np.ndarray:
     """Return a column as finite floats, or say which rows are not numbers."""
     column = table[name]
     if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(column.cat.categories.dtype)
-    for position, value in enumerate(column if column.dtype == object else ()):
-        if not (value is None or isinstance(value, numbers.Real | str)):
-            raise InputTypeError(
-                f"column {name!r}, row {table.index[position]!r}: argument must be a string or a "
-                f"number, got {value!r} of type {type(value).__name__}"
-            )
+        column = column.astype(object)
+    if column.dtype == object or not (
+        types.is_numeric_dtype(column) or types.is_string_dtype(column)
+    ):
+        for label, value in column.items():
+            if not (_is_missing(value) or isinstance(value, numbers.Real | str)):
+                raise wrong_value(f"column {name!r}", label, value)
+    elif types.is_complex_dtype(column):
+        raise InputError(f"column {name!r}: Complex data not supported; give real numbers")
+    missing = column.isna().to_numpy()
     values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
-    text = np.isnan(values) & ~column.isna().to_numpy()
+    text = np.isnan(values) & ~missing
     if text.any():
         raise InputError(
             f"column {name!r}: expected numbers, got {column[text].iloc[0]!r} in "
@@ -118,27 +145,17 @@ def rows_text(table: pd.DataFrame, chosen: np.ndarray) -> str:
 
 def check_response(y: Any, rows: int) -> np.ndarray:
     """Return the response as a float array, or say what is wrong with it."""
-    if y is None:
-        raise InputError("y: requires y to be passed, but the target y is None")
-    if getattr(y, "ndim", 1) == 2 and np.shape(y)[1] == 1:
-        from sklearn.utils import column_or_1d
-
-        y = column_or_1d(y, warn=True)
-    series = y if isinstance(y, pd.Series) else pd.Series(_response_array(y))
+    series = _response_series(y)
     name = f"y ({series.name!r})" if series.name is not None else "y"
     if len(series) != rows:
         raise InputError(
             f"{name}: expected one value a row, got {len(series)} for {rows} rows of X"
         )
-    table = pd.DataFrame({name: series.infer_objects()})
-    if not is_number_column(table[name]) and not types.is_bool_dtype(table[name]):
-        raise InputError(
-            f"{name}: expected numbers, got {series.iloc[0]!r} (dtype {series.dtype}) in row "
-            f"{series.index[0]!r}; the target column must be numeric"
-        )
+    if not (is_number_column(series) or types.is_bool_dtype(series)):
+        _refuse_response(name, series)
     if rows < 3:
         raise InputError(f"{name}: a model needs at least 3 rows, got n_samples = {rows}")
-    values = numeric_values(table, name)
+    values = numeric_values(pd.DataFrame({name: series}), name)
     if np.ptp(values) <= 1e-13 * np.abs(values).max():
         raise InputError(
             f"{name}: is constant ({values[0]:g} in every row), so there is nothing to model"
@@ -146,14 +163,34 @@ def check_response(y: Any, rows: int) -> np.ndarray:
     return values
 
 
-def _response_array(y: Any) -> np.ndarray:
-    array = np.asarray(y)
-    if np.iscomplexobj(array):
-        raise InputError("y: Complex data not supported; give real numbers")
+def _response_series(y: Any) -> pd.Series:
+    if y is None:
+        raise InputError("y: requires y to be passed, but the target y is None")
+    if getattr(y, "ndim", 1) == 2 and np.shape(y)[1] == 1:
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; its only column is used",
+            DataConversionWarning,
+            stacklevel=4,
+        )
+        y = y.iloc[:, 0] if isinstance(y, pd.DataFrame) else np.ravel(y)
+    if isinstance(y, pd.Series):
+        return y.infer_objects()
+    if isinstance(y, pd.api.extensions.ExtensionArray):
+        return pd.Series(y)
+    array = _as_array(y, "y")
     if array.ndim != 1:
         raise InputError(f"y: expected a 1-d array, got an array of shape {array.shape}")
-    return array
+    return pd.Series(array).infer_objects()
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+def _refuse_response(name: str, series: pd.Series) -> None:
+    """Name the first value of the response that is not a number."""
+    for label, value in series.items():
+        if not (_is_number(value) or _is_missing(value)) or series.dtype != object:
+            raise InputError(
+                f"{name}: expected numbers, got {value!r} (dtype {series.dtype}) in row {label!r}; "
+                "the target column must be numeric"
+            )
+    raise InputError(f"{name}: expected numbers, got dtype {series.dtype} and no rows")

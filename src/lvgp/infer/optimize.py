@@ -15,7 +15,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from lvgp import compute
 from lvgp.errors import NumericalError, NumericalWarning
@@ -157,7 +156,7 @@ def _searching(
     """Yield a function that searches from many starts at once, on all cores."""
     workers = workers or os.cpu_count() or 1
     # LAPACK's own threads would fight with the searches over the cores
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(workers) as pool:
+    with compute.one_blas_thread(), ThreadPoolExecutor(workers) as pool:
 
         def run(starts: np.ndarray, tolerance: float) -> _Found:
             with progress_bar("searching the mode", len(starts), progress) as advance:
