@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -80,8 +81,13 @@ def _terms(model: Model) -> list[Term]:
     return [kinds[name.split("[")[0]] for name in model.names]
 
 
+@partial(jax.jit, static_argnums=0)
+def _compiled(model: Model, vector: jax.Array, priors: Priors) -> jax.Array:
+    return model.log_prior(vector, priors)
+
+
 def _log_prior(vector: Any, priors: Priors, model: Model = MODEL) -> float:
-    return float(model.log_prior(jnp.asarray(vector), priors))
+    return float(_compiled(model, jnp.asarray(vector), priors))
 
 
 def _typical_vector(seed: int, model: Model = MODEL) -> np.ndarray:

@@ -254,7 +254,7 @@ def test_extreme_response_is_refused_or_modelled_but_never_nan(scale, model):
         except InputError as error:
             assert str(error).startswith("y")  # noqa: PT017 - either outcome is right
         else:
-            np.testing.assert_allclose(estimator.predict(NEW) / scale, model.predict(NEW), 1e-8)
+            np.testing.assert_allclose(estimator.predict(NEW) / scale, model.predict(NEW), 1e-6)
 
 
 # -- bad input to predictions ----------------------------------------------------------------------
