@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parent)
+
 
 class LVGPError(Exception):
     """Base of every error this package raises on purpose."""
@@ -41,3 +47,11 @@ class ConvergenceWarning(LVGPWarning):
 
 class PlugInIntervalWarning(LVGPWarning):
     """Intervals come from point estimates of the latents and are probably too narrow."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Give a warning that points at the line of the caller's own code."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -6,11 +6,11 @@ the mixture's distribution function exactly. Rows go through in chunks, so memor
 
 from __future__ import annotations
 
-import warnings
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,11 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from lvgp import compute, exact
-from lvgp.errors import NumericalError, NumericalWarning
+from lvgp.errors import (
+    NumericalError,
+    NumericalWarning,
+    warn,
+)
 from lvgp.infer.draws import Draws
 from lvgp.model import Model, Parameters, Rows, features, pack_rows
 from lvgp.priors import Priors
@@ -49,6 +53,10 @@ class Posterior:
     y_mean: float
     y_scale: float
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is computed from the rest: pickles hold NumPy arrays only."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     @cached_property
     def _state(self) -> tuple[Rows, Parameters, exact.Conditioned]:
         """Training rows, parameters and conditioned processes, stacked over draws.
@@ -69,11 +77,10 @@ class Posterior:
                 "noise_floor in Priors"
             )
         if extra:
-            warnings.warn(
+            warn(
                 f"the covariance of the training rows needed {extra:g} added to the noise "
                 "variance (on the scale of standardised y) before it could be inverted",
                 NumericalWarning,
-                stacklevel=4,
             )
         return rows, parameters, conditioned
 
@@ -164,7 +171,7 @@ class Posterior:
 
     def with_draws(self, draws: Draws) -> Posterior:
         """Return the same training rows with other draws."""
-        return replace(self, draws=draws)
+        return dataclasses.replace(self, draws=draws)
 
 
 def mixture_quantile(components: Components, probability: float) -> np.ndarray:

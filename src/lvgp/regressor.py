@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from lvgp.errors import (
     ModelFileError,
     NumericalWarning,
     PlugInIntervalWarning,
+    warn,
 )
 from lvgp.infer.draws import Draws, Optimization
 from lvgp.infer.optimize import find_mode
@@ -178,7 +179,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         The interval is for f, the noise-free response; with `include_noise`, for a new response.
         """
         check_is_fitted(self)
-        if not 0 < coverage < 1:
+        if not (isinstance(coverage, Real) and 0 < coverage < 1):
             raise InputError(f"coverage: expected a number between 0 and 1, got {coverage!r}")
         encoded = self._encode(X)
         tail = 0.5 * (1.0 - coverage)
@@ -193,7 +194,10 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     ) -> pd.DataFrame:
         """Return the quantiles of f (of a new response with `include_noise`) at each row of X."""
         check_is_fitted(self)
-        probabilities = np.atleast_1d(np.asarray(quantiles, dtype=float))
+        try:
+            probabilities = np.atleast_1d(np.asarray(quantiles, dtype=float))
+        except (TypeError, ValueError):
+            probabilities = np.array([np.nan])
         if probabilities.ndim != 1 or not ((probabilities > 0) & (probabilities < 1)).all():
             raise InputError(f"quantiles: expected numbers between 0 and 1, got {quantiles!r}")
         encoded = self._encode(X)
@@ -210,8 +214,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     ) -> np.ndarray:
         """Return (rows, n_samples) joint draws of f at the rows of X (of responses with noise)."""
         check_is_fitted(self)
-        if n_samples < 1:
-            raise InputError(f"n_samples: expected a positive number, got {n_samples!r}")
+        _check_count("n_samples", n_samples)
         encoded = self._encode(X)
         return self._posterior.sample(encoded, n_samples, _seed(random_state), include_noise)
 
@@ -282,8 +285,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             raise NotImplementedError("sparse approximations are not available yet")
         if self.unknown_levels == "prior":
             raise NotImplementedError('unknown_levels="prior" is not available yet')
-        if not isinstance(self.restarts, int | np.integer) or self.restarts < 1:
-            raise InputError(f"restarts: expected a positive integer, got {self.restarts!r}")
+        _check_count("restarts", self.restarts)
         priors = Priors.preset(self.priors) if isinstance(self.priors, str) else self.priors
         if not isinstance(priors, Priors):
             raise InputError(f"priors: expected a Priors value or a name, got {priors!r}")
@@ -294,21 +296,23 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         wanted: dict[Hashable, Any] = dict.fromkeys(names, 2)
         if isinstance(self.latent_dim, Mapping):
             wanted |= dict(column_keys(table, named, self.latent_dim, "latent_dim"))
+            without = [name for name in wanted if name not in names]
+            if without:
+                raise InputError(
+                    f"latent_dim: column {without[0]!r} has no latents: only categories with three "
+                    f"levels or more do, here {names}"
+                )
         else:
             wanted = dict.fromkeys(names, self.latent_dim)
         dims = []
         for column in space.qualitative:
             dim = wanted[column.name]
-            if not isinstance(dim, int | np.integer) or dim < 1:
-                raise InputError(
-                    f"latent_dim: column {column.name!r} needs an integer >= 1, got {dim!r}"
-                )
+            _check_count(f"latent_dim: column {column.name!r}", dim)
             if dim > len(column.levels) - 1:
-                warnings.warn(
+                warn(
                     f"latent_dim: column {column.name!r} has {len(column.levels)} levels, which "
                     f"span at most {len(column.levels) - 1} dimensions; {dim} is lowered to that",
                     DataWarning,
-                    stacklevel=3,
                 )
                 dim = len(column.levels) - 1
             dims.append(int(dim))
@@ -325,12 +329,11 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
 
     def _warn_if_overconfident(self) -> None:
         if self.draws_.is_plug_in and self.space_.qualitative:
-            warnings.warn(
+            warn(
                 f'method="{self.draws_.method}" plugs in one estimate of the latents, and its '
                 "intervals ignore that they are uncertain: expect them to be too narrow, often "
                 'by far with few rows a level. method="bayes" integrates over the latents',
                 PlugInIntervalWarning,
-                stacklevel=3,
             )
 
     def __sklearn_tags__(self) -> Any:
@@ -359,12 +362,23 @@ def _one_of(option: str, value: Any, allowed: tuple[Any, ...]) -> None:
         )
 
 
+def _check_count(option: str, value: Any) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{option}: expected a positive integer, got {value!r}")
+
+
 def _seed(random_state: int | np.random.RandomState | None) -> int:
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return int(random_state)
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        raise InputError(
+            f"random_state: expected a non-negative integer, a RandomState or None, got "
+            f"{random_state!r}"
+        ) from None
 
 
 def _index(X: Any) -> pd.Index | None:
@@ -375,9 +389,8 @@ def _report(draws: Draws) -> None:
     """Warn when the search for the mode did not go as it should."""
     search = draws.optimization
     if search is not None and search.failed:
-        warnings.warn(
+        warn(
             f"{search.failed} of {search.starts} starts of the optimiser failed (the covariance "
             "is not positive definite there); the best of the others is used",
             NumericalWarning,
-            stacklevel=3,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,12 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from lvgp.errors import DataWarning, InputError, InputTypeError
+from lvgp.errors import (
+    DataWarning,
+    InputError,
+    InputTypeError,
+    warn,
+)
 from lvgp.table import (
     as_table,
     check_present,
@@ -78,11 +82,10 @@ class Dropped:
             return
         other = numeric_values(table, self.name) != self.value
         if other.any():
-            warnings.warn(
+            warn(
                 f"column {self.name!r}: was {self.value!r} in every training row, so predictions "
                 f"cannot depend on it, but {rows_text(table, other)} hold other values",
                 DataWarning,
-                stacklevel=4,
             )
 
 
@@ -150,11 +153,10 @@ class Space:
                 )
             if named != self.named:
                 have, had = ("has", "without") if named else ("does not have valid", "with")
-                warnings.warn(
+                warn(
                     f"X {have} feature names, but {estimator} was fitted {had} feature names: "
                     "columns are taken by position",
                     UserWarning,
-                    stacklevel=4,
                 )
             return table.set_axis(pd.Index(self.names, dtype=object), axis=1)
         missing = [name for name in self.names if name not in table.columns]
@@ -250,11 +252,10 @@ def _quantitative(
         raise InputError(f"bounds: column {name!r} needs finite low < high, got {bounds!r}")
     outside = (values < low) | (values > high)
     if outside.any():
-        warnings.warn(
+        warn(
             f"column {name!r}: {rows_text(table, outside)} lie outside the declared bounds "
             f"({low:g}, {high:g}); are the units the same?",
             DataWarning,
-            stacklevel=4,
         )
     return Quantitative(name, low, high)
 
@@ -279,22 +280,20 @@ def _qualitative(
         _warn_dropped(name, known[0])
         return Dropped(name, known[0], numeric=False)
     if len(known) == len(table) and len(set(codes)) == len(table):
-        warnings.warn(
+        warn(
             f"column {name!r}: has as many levels as the table has rows ({len(table)}), so it "
             "identifies rows instead of grouping them. Is it an identifier, or a numeric column "
             "read as text?",
             DataWarning,
-            stacklevel=4,
         )
     counts = np.bincount(codes, minlength=len(known))
     return Qualitative(name, known, tuple(int(count) for count in counts))
 
 
 def _warn_dropped(name: Hashable, value: Level) -> None:
-    warnings.warn(
+    warn(
         f"column {name!r}: has the single value {value!r}; it is left out of the model",
         DataWarning,
-        stacklevel=5,
     )
 
 

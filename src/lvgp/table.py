@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -11,7 +10,11 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from lvgp.errors import InputError, InputTypeError
+from lvgp.errors import (
+    InputError,
+    InputTypeError,
+    warn,
+)
 
 _SHOWN = 5
 
@@ -156,7 +159,13 @@ def check_response(y: Any, rows: int) -> np.ndarray:
     if rows < 3:
         raise InputError(f"{name}: a model needs at least 3 rows, got n_samples = {rows}")
     values = numeric_values(pd.DataFrame({name: series}), name)
-    if np.ptp(values) <= 1e-13 * np.abs(values).max():
+    largest = float(np.abs(values).max())
+    if not largest < 1e150 or 0 < largest < 1e-150:
+        raise InputError(
+            f"{name}: values as {'large' if largest > 1 else 'small'} as {largest:g} cannot be "
+            "computed with; change the unit"
+        )
+    if np.ptp(values) <= 1e-13 * largest:
         raise InputError(
             f"{name}: is constant ({values[0]:g} in every row), so there is nothing to model"
         )
@@ -169,10 +178,9 @@ def _response_series(y: Any) -> pd.Series:
     if getattr(y, "ndim", 1) == 2 and np.shape(y)[1] == 1:
         from sklearn.exceptions import DataConversionWarning
 
-        warnings.warn(
+        warn(
             "A column-vector y was passed when a 1d array was expected; its only column is used",
             DataConversionWarning,
-            stacklevel=4,
         )
         y = y.iloc[:, 0] if isinstance(y, pd.DataFrame) else np.ravel(y)
     if isinstance(y, pd.Series):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from lvgp import compute
-from lvgp.errors import NumericalError, NumericalWarning
+from lvgp.errors import (
+    NumericalError,
+    NumericalWarning,
+    warn,
+)
 from lvgp.infer.draws import Draws, Optimization
 from lvgp.infer.quasi_newton import Minimum, minimize
 from lvgp.model import Model, Rows
@@ -68,12 +71,11 @@ def find_mode(
 
 
 def _warn_of_jitter(jitter: float) -> None:
-    warnings.warn(
+    warn(
         f"the covariance was not positive definite; {jitter:g} (on the scale of standardised y) "
         "was added to the noise variance. Near-duplicate rows, or a noise floor of zero, are the "
         "usual reason",
         NumericalWarning,
-        stacklevel=5,
     )
 
 
