@@ -113,7 +113,7 @@ PREAMBLE = """
         expected = "float64" if x64 else "float32"
         assert jnp.ones(2).dtype == expected
         assert jnp.asarray(np.ones(2)).dtype == expected
-        assert jax.jit(lambda v: v + 1)(np.ones(3)).dtype == expected
+        assert jax.jit(lambda v: v * v)(np.ones(3)).dtype == expected
 """
 
 
@@ -243,6 +243,24 @@ def test_using_the_library_leaves_jax_as_it_was(cache: str, tmp_path: Path) -> N
     _run(script, tmp_path, LVGP_CACHE=cache)
 
 
+def test_strict_settings_of_the_program_do_not_reach_the_library(
+    cache: str, tmp_path: Path
+) -> None:
+    """Settings that make JAX refuse what the user's own code should not do."""
+    script = """
+        import jax
+
+        expected = use()
+        jax.config.update("jax_numpy_rank_promotion", "raise")
+        jax.config.update("jax_numpy_dtype_promotion", "strict")
+        jax.config.update("jax_debug_nans", True)
+        before = settings()
+        assert use().tobytes() == expected.tobytes()
+        assert_untouched(before, x64=False)
+    """
+    _run(script, tmp_path, LVGP_CACHE=cache)
+
+
 def test_an_exception_inside_leaves_jax_as_it_was(cache: str, tmp_path: Path) -> None:
     """Raised in a scope, in two of them nested, and by a search that fails in the midst of fit."""
     script = """
@@ -298,7 +316,7 @@ def test_two_threads_at_once_leave_jax_as_it_was(cache: str, tmp_path: Path) -> 
             except BaseException as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=work) for _ in range(2)]
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
         for thread in threads:
             thread.start()
         rounds = 0
@@ -336,7 +354,7 @@ def test_scopes_that_overlap_in_threads_restore_jax_when_the_last_ends(
                 seen.append(jax.config.jax_compilation_cache_dir)
                 seen.append(jax.config.jax_enable_x64)
 
-        thread = threading.Thread(target=second)
+        thread = threading.Thread(target=second, daemon=True)
         with compute.scope():
             inside = jax.config.jax_compilation_cache_dir
             thread.start()
@@ -371,8 +389,8 @@ def test_fits_that_overlap_in_threads_leave_the_blas_threads_as_they_were(
         if max(before.values(), default=1) == 1:
             print("BLAS has one thread here")
             raise SystemExit
-        first = threading.Thread(target=fit, args=(4,))
-        second = threading.Thread(target=fit, args=(60,))
+        first = threading.Thread(target=fit, args=(4,), daemon=True)
+        second = threading.Thread(target=fit, args=(60,), daemon=True)
         first.start()
         while first.is_alive() and max(limits().values()) > 1:
             pass

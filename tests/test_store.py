@@ -657,6 +657,11 @@ def _option(name: str, value: Any) -> Callable[[Any], Any]:
             lambda manifest: manifest | {"model": manifest["model"] | {"depth": 3}},
             id="unknown part of the model",
         ),
+        pytest.param(
+            lambda manifest: manifest | {"model": manifest["model"] | {"kernel": "cubic"}},
+            id="unknown kernel",
+        ),
+        pytest.param(lambda manifest: manifest | {"method": "magic"}, id="unknown method"),
         pytest.param(_option("shape", "round"), id="unknown option"),
         pytest.param(_option("levels", {"triples": []}), id="unknown kind of option"),
     ],
@@ -667,6 +672,40 @@ def test_sealed_manifest_that_is_no_model_is_refused(
     """As a later version of the library may write without a new format number."""
     path = tmp_path / "model.lvgp"
     path.write_bytes(_with_manifest(saved_bytes, change))
+    _refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        pytest.param("vectors", lambda array: array[:, :-1], id="vector too short"),
+        pytest.param("vectors", lambda array: array[0], id="one vector"),
+        pytest.param("vectors", lambda array: array.astype(str), id="vectors of text"),
+        pytest.param("x", lambda array: array[:, :-1], id="numeric column missing"),
+        pytest.param("x", lambda array: array[:-1], id="row missing"),
+        pytest.param("t", lambda array: array[:, :0], id="category missing"),
+        pytest.param("t", lambda array: array + 10, id="level out of range"),
+        pytest.param("y", lambda array: array[:-1], id="response missing"),
+    ],
+)
+def test_sealed_arrays_that_do_not_fit_the_model_are_refused(
+    name: str,
+    change: Callable[[np.ndarray], np.ndarray],
+    saved_bytes: bytes,
+    tmp_path: Path,
+) -> None:
+    """At once, not at the first prediction."""
+    arrays = _arrays(saved_bytes)
+    path = tmp_path / "model.lvgp"
+    path.write_bytes(_sealed(_npz_bytes(**arrays | {name: change(arrays[name])})))
+    _refusal(path)
+
+
+def test_manifest_nested_without_end_is_refused(saved_bytes: bytes, tmp_path: Path) -> None:
+    arrays = _arrays(saved_bytes)
+    arrays["manifest"] = np.frombuffer(b"[" * 100_000, dtype=np.uint8)
+    path = tmp_path / "model.lvgp"
+    path.write_bytes(_sealed(_npz_bytes(**arrays)))
     _refusal(path)
 
 

@@ -66,11 +66,11 @@ def padded_size(rows: int) -> int:
     return -(-(rows - 8) // step) * step + 8
 
 
-def covariance(kernel: str, process: Process) -> tuple[Array, Array, Array]:
-    """Return C, the correlation k(D^2) in it, and dk/dD^2."""
+def covariance(kernel: str, process: Process) -> tuple[Array, Array]:
+    """Return C, and the slope dk/dD^2 of the correlation in it."""
     correlation, slope = KERNELS[kernel](squared_distances(process.features, process.features))
     identity = jnp.eye(len(correlation), dtype=correlation.dtype)
-    return process.variance * correlation + process.noise * identity, correlation, slope
+    return process.variance * correlation + process.noise * identity, slope
 
 
 def triangular_inverse(cholesky: Array) -> Array:
@@ -151,7 +151,7 @@ def _forward(
     only when mu is integrated out), contracted analytically with dC: with H = G * dk/dD^2 the
     gradient of the features is 4 sigma^2 (diag(H 1) - H) features.
     """
-    total, correlation, slope = covariance(kernel, process)
+    total, slope = covariance(kernel, process)
     cholesky = _factor(total)
     inverse_factor = triangular_inverse(cholesky)
     solved = inverse_factor @ jnp.stack([y, mask], axis=1)
@@ -160,12 +160,16 @@ def _forward(
     residual_weights, ones_weights = weights[:, 0] - mean * weights[:, 1], weights[:, 1]
     left = jnp.stack([residual_weights, ones_weights / precision], axis=1)
     right = jnp.stack([residual_weights, ones_weights * float(integrate_mean)], axis=1)
-    contracted = _contract(inverse_factor, left, right, process.features, correlation, slope)
+    features_pull, trace = _contract(inverse_factor, left, right, process.features, slope)
+    # tr(S C) in closed form, of which the noise holds noise tr(S) and the signal the rest
+    total_share = residual_weights @ (y - mean * mask) - len(y)
+    total_share += jnp.sum(left[:, 1] * mask) * float(integrate_mean)
+    signal_share = (total_share - process.noise * trace) / process.variance
     padding = jnp.sum(1.0 - mask) / (process.variance + process.noise)
     return value, (
-        2.0 * process.variance * contracted[0],
-        0.5 * (contracted[1] + padding),
-        0.5 * (contracted[2] + padding),
+        2.0 * process.variance * features_pull,
+        0.5 * (signal_share + padding),
+        0.5 * (trace + padding),
         residual_weights,
     )
 
@@ -175,10 +179,9 @@ def _contract(
     left: Array,
     right: Array,
     features: Array,
-    correlation: Array,
     slope: Array,
-) -> tuple[Array, Array, Array]:
-    """Contract S = left right' - W'W (W = L^-1) with features, correlation and identity.
+) -> tuple[Array, Array]:
+    """Contract S = left right' - W'W (W = L^-1) with the features' distances, and take its trace.
 
     S is symmetric and only its lower half is formed, strip by strip: rows start..end of W'W need
     the rows of W from start on and the columns before end, the others being zero. What lies left
@@ -188,7 +191,7 @@ def _contract(
     step = -(-rows // (4 if rows >= 64 else 1))
     with_ones = jnp.concatenate([features, jnp.ones_like(features[:, :1], shape=(rows, 1))], 1)
     pulled = jnp.zeros_like(with_ones)
-    correlation_total = trace = jnp.zeros((), features.dtype)
+    trace = jnp.zeros((), features.dtype)
     for start in range(0, rows, step):
         end = min(start + step, rows)
         inverse = inverse_factor[start:, start:end].T @ inverse_factor[start:, :end]
@@ -196,10 +199,8 @@ def _contract(
         pull = strip * slope[start:end, :end]
         pulled = pulled.at[start:end].add(pull @ with_ones[:end])
         pulled = pulled.at[:start].add(pull[:, :start].T @ with_ones[start:end])
-        shares = strip * correlation[start:end, :end]
-        correlation_total += 2.0 * jnp.sum(shares[:, :start]) + jnp.sum(shares[:, start:])
         trace += jnp.trace(strip[:, start:])
-    return pulled[:, -1:] * features - pulled[:, :-1], correlation_total, trace
+    return pulled[:, -1:] * features - pulled[:, :-1], trace
 
 
 def _backward(
