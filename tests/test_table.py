@@ -186,7 +186,7 @@ def test_three_rows_are_enough():
     assert len(check_response([1.0, 2.0, 3.0], 3)) == 3
 
 
-@pytest.mark.parametrize("value", [0, 3.25, -1e9, 1e-200, True])
+@pytest.mark.parametrize("value", [0, 3.25, -1e9, 1e-100, True])
 def test_constant_response_is_refused_with_its_value(value):
     expected = re.escape(f"is constant ({float(value):g} in every row)")
     with pytest.raises(InputError, match=expected):

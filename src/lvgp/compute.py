@@ -56,7 +56,12 @@ class _Shared:
 @contextmanager
 def scope() -> Iterator[None]:
     """Run a block in double precision with the persistent compilation cache."""
-    with jax.enable_x64(True), _shared_cache():
+    with (
+        jax.enable_x64(True),
+        jax.numpy_rank_promotion("allow"),
+        jax.numpy_dtype_promotion("standard"),
+        _shared_cache(),
+    ):
         yield
 
 
@@ -97,15 +102,17 @@ def _persistent_cache() -> Iterator[None]:
     if directory is None or _setting(_DIRECTORY) or not _is_writable(directory):
         yield
         return
-    before = {name: _setting(name) for name in (*_SETTINGS, _DIRECTORY)}
-    for name, value in (_SETTINGS | {_DIRECTORY: str(directory)}).items():
+    ours = _SETTINGS | {_DIRECTORY: str(directory)}
+    before = {name: _setting(name) for name in ours}
+    for name, value in ours.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()
     try:
         yield
     finally:
         for name, value in before.items():
-            jax.config.update(name, value)
+            if _setting(name) == ours[name]:
+                jax.config.update(name, value)
         compilation_cache.reset_cache()
 
 

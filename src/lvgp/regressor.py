@@ -20,11 +20,10 @@ from lvgp.errors import (
     DataWarning,
     InputError,
     ModelFileError,
-    NumericalWarning,
     PlugInIntervalWarning,
     warn,
 )
-from lvgp.infer.draws import Draws, Optimization
+from lvgp.infer.draws import Optimization
 from lvgp.infer.optimize import find_mode
 from lvgp.kernels import KERNELS
 from lvgp.model import Model, pack_rows
@@ -152,7 +151,6 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         with compute.scope():
             rows = pack_rows(*training, standardised)
             draws = find_mode(model, rows, priors, self.restarts, seed, self.progress)
-        _report(draws)
         self._set_fitted(
             space, Posterior(model, priors, draws, training, standardised, y_mean, y_scale)
         )
@@ -307,7 +305,10 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         dims = []
         for column in space.qualitative:
             dim = wanted[column.name]
-            _check_count(f"latent_dim: column {column.name!r}", dim)
+            if not _is_count(dim):
+                raise InputError(
+                    f"latent_dim: column {column.name!r} needs a positive integer, got {dim!r}"
+                )
             if dim > len(column.levels) - 1:
                 warn(
                     f"latent_dim: column {column.name!r} has {len(column.levels)} levels, which "
@@ -363,8 +364,12 @@ def _one_of(option: str, value: Any, allowed: tuple[Any, ...]) -> None:
 
 
 def _check_count(option: str, value: Any) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+    if not _is_count(value):
         raise InputError(f"{option}: expected a positive integer, got {value!r}")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:
@@ -383,14 +388,3 @@ def _seed(random_state: int | np.random.RandomState | None) -> int:
 
 def _index(X: Any) -> pd.Index | None:
     return X.index if isinstance(X, pd.DataFrame) else None
-
-
-def _report(draws: Draws) -> None:
-    """Warn when the search for the mode did not go as it should."""
-    search = draws.optimization
-    if search is not None and search.failed:
-        warn(
-            f"{search.failed} of {search.starts} starts of the optimiser failed (the covariance "
-            "is not positive definite there); the best of the others is used",
-            NumericalWarning,
-        )

@@ -23,6 +23,7 @@ import numpy as np
 
 from lvgp.errors import ModelFileError
 from lvgp.infer.draws import Draws, Optimization
+from lvgp.kernels import KERNELS
 from lvgp.model import Model
 from lvgp.posterior import Posterior
 from lvgp.priors import Priors
@@ -31,7 +32,15 @@ from lvgp.space import Column, Dropped, Encoded, Qualitative, Quantitative, Spac
 FORMAT = 1
 _HEADER = re.compile(rb"lvgp-model (\d+) sha256=([0-9a-f]{64}) bytes=(\d+)\n")
 _LONGEST_HEADER = 200
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile)
+_MALFORMED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    EOFError,
+    zipfile.BadZipFile,
+    RecursionError,
+)
 _COLUMN_KINDS: dict[str, type[Column]] = {
     "quantitative": Quantitative,
     "qualitative": Qualitative,
@@ -159,9 +168,29 @@ def _restore(payload: bytes) -> Saved:
         y_mean=manifest["y_mean"],
         y_scale=manifest["y_scale"],
     )
-    columns = tuple(_column_from(state) for state in manifest["columns"])
+    space = Space(tuple(_column_from(state) for state in manifest["columns"]), manifest["named"])
+    _check_fit(space, posterior)
     options = {name: _untagged(value) for name, value in manifest["options"].items()}
-    return Saved(Space(columns, manifest["named"]), posterior, options, manifest["version"])
+    return Saved(space, posterior, options, manifest["version"])
+
+
+def _check_fit(space: Space, posterior: Posterior) -> None:
+    """Refuse parts that do not belong together: they would fail, or mislead, when predicting."""
+    model, (x, t), vectors = posterior.model, posterior.training, posterior.draws.vectors
+    counts = (len(space.quantitative), tuple(len(c.levels) for c in space.qualitative))
+    fits = {
+        "kernel": model.kernel in KERNELS,
+        "method": posterior.draws.method in {"map", "mle"},
+        "columns": counts == (model.n_quantitative, model.n_levels),
+        "draws": vectors.ndim == 2 and vectors.shape[1] == model.size and vectors.dtype == float,
+        "x": x.shape == (len(posterior.y), model.n_quantitative) and x.dtype == float,
+        "t": t.shape == (len(posterior.y), len(model.n_levels)) and t.dtype.kind == "i",
+        "y": posterior.y.ndim == 1 and posterior.y.dtype == float,
+    }
+    fits["levels"] = fits["t"] and bool(((t >= 0) & (t < np.array(model.n_levels, int))).all())
+    wrong = [part for part, holds in fits.items() if not holds]
+    if wrong:
+        raise ValueError(f"these parts do not fit the rest: {', '.join(wrong)}")
 
 
 def _column_state(column: Column) -> dict[str, Any]:

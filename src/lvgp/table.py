@@ -160,16 +160,20 @@ def check_response(y: Any, rows: int) -> np.ndarray:
         raise InputError(f"{name}: a model needs at least 3 rows, got n_samples = {rows}")
     values = numeric_values(pd.DataFrame({name: series}), name)
     largest = float(np.abs(values).max())
+    if (values == values[0]).all():
+        raise InputError(_constant(name, values))
     if not largest < 1e150 or 0 < largest < 1e-150:
         raise InputError(
             f"{name}: values as {'large' if largest > 1 else 'small'} as {largest:g} cannot be "
             "computed with; change the unit"
         )
     if np.ptp(values) <= 1e-13 * largest:
-        raise InputError(
-            f"{name}: is constant ({values[0]:g} in every row), so there is nothing to model"
-        )
+        raise InputError(_constant(name, values))
     return values
+
+
+def _constant(name: str, values: np.ndarray) -> str:
+    return f"{name}: is constant ({values[0]:g} in every row), so there is nothing to model"
 
 
 def _response_series(y: Any) -> pd.Series:

@@ -60,8 +60,7 @@ def find_mode(
                 continue
             found = _improve(model, run, from_starts, seed)
             polished = run(found.vectors[[found.best]], _FINE)
-        if jitter:
-            _warn_of_jitter(jitter)
+        _warn_of_trouble(jitter, int(np.isnan(from_starts.log_densities).sum()), restarts)
         return _as_draws(model, from_starts, found + polished, seed, jitter, begun)
     raise NumericalError(
         f"the covariance of the training rows is not positive definite at any of {restarts} "
@@ -70,13 +69,20 @@ def find_mode(
     )
 
 
-def _warn_of_jitter(jitter: float) -> None:
-    warn(
-        f"the covariance was not positive definite; {jitter:g} (on the scale of standardised y) "
-        "was added to the noise variance. Near-duplicate rows, or a noise floor of zero, are the "
-        "usual reason",
-        NumericalWarning,
-    )
+def _warn_of_trouble(jitter: float, failed: int, restarts: int) -> None:
+    if jitter:
+        warn(
+            f"the covariance was not positive definite; {jitter:g} (on the scale of standardised "
+            "y) was added to the noise variance. Near-duplicate rows, or a noise floor of zero, "
+            "are the usual reason",
+            NumericalWarning,
+        )
+    if failed:
+        warn(
+            f"{failed} of {restarts} starts of the optimiser failed (the covariance is not "
+            "positive definite there); the best of the others is used",
+            NumericalWarning,
+        )
 
 
 def _as_draws(
