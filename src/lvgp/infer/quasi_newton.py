@@ -2,8 +2,8 @@
 
 The whole search runs inside XLA, so that a cheap function costs what its arithmetic costs; driven
 from Python, calling the function takes several times as long as evaluating it. The inverse Hessian
-is kept whole: latents, precisions and noise are strongly coupled, and a limited memory needs up to
-ten times the evaluations (benchmarks/optimizers.py).
+is kept whole: latents, precisions and noise are strongly coupled, and SciPy's limited memory takes
+several times the evaluations a start (benchmarks/optimizers.py prints both).
 """
 
 from __future__ import annotations
