@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -269,6 +269,8 @@ def _qualitative(
         if isinstance(declared, str) or not isinstance(declared, Iterable):
             raise InputError(f"levels: column {name!r} needs a list of levels, got {declared!r}")
         known = tuple(_plain(level, f"levels: column {name!r}") for level in declared)
+        if isinstance(declared, Set):
+            known = _sorted_levels(set(known))
         if len(set(known)) < len(known):
             raise InputError(f"levels: column {name!r} lists a level twice: {list(known)}")
     elif isinstance(column.dtype, pd.CategoricalDtype):
