@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lvgp import errors, metrics, problems
+    from lvgp.diagnostics import Diagnostics
     from lvgp.priors import Priors
     from lvgp.regressor import LVGPRegressor, load
 
 __version__ = "0.1.0.dev0"
-__all__ = ["LVGPRegressor", "Priors", "errors", "load", "metrics", "problems"]
+__all__ = ["Diagnostics", "LVGPRegressor", "Priors", "errors", "load", "metrics", "problems"]
 
 _HOMES = {
+    "Diagnostics": "lvgp.diagnostics",
     "LVGPRegressor": "lvgp.regressor",
     "load": "lvgp.regressor",
     "Priors": "lvgp.priors",

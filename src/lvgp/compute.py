@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 from threadpoolctl import threadpool_limits
 
@@ -70,6 +71,17 @@ def one_blas_thread() -> Iterator[None]:
     """Keep LAPACK to one thread, where threads of this library work side by side instead."""
     with _shared_blas_limit():
         yield
+
+
+def padded_batch(vectors: np.ndarray) -> np.ndarray:
+    """Repeat the last of many vectors until their number is a power of two, 64 or more.
+
+    Batches of all sizes then share a few compiled programs.
+    """
+    size = 64
+    while size < len(vectors):
+        size *= 2
+    return np.pad(vectors, ((0, size - len(vectors)), (0, 0)), mode="edge")
 
 
 def cache_directory() -> Path | None:

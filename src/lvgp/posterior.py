@@ -7,7 +7,9 @@ the mixture's distribution function exactly. Rows go through in chunks, so memor
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -15,7 +17,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from lvgp import compute, exact
 from lvgp.errors import (
@@ -23,7 +24,9 @@ from lvgp.errors import (
     NumericalWarning,
     warn,
 )
+from lvgp.infer.chains import cores
 from lvgp.infer.draws import Draws
+from lvgp.mixture import Components, mixture_moments, mixture_quantile
 from lvgp.model import Model, Parameters, Rows, features, pack_rows
 from lvgp.priors import Priors
 from lvgp.space import Encoded
@@ -31,13 +34,29 @@ from lvgp.space import Encoded
 _CHUNK = 1024
 _SMALLEST_CHUNK = 64
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
+_MOST_DRAWS = 1000
+_FEWEST_COMPONENTS = 512
+_CACHED_BYTES = 400e6
+_BLOCK_BYTES = 100e6
 
 
-class Components(NamedTuple):
-    """Mean and sd of every mixture component at a run of rows, each (draws, rows)."""
+class Summary(NamedTuple):
+    """What is said of the mixture at each row."""
 
-    means: np.ndarray
-    sds: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    quantiles: np.ndarray
+
+
+class _Query(NamedTuple):
+    """Rows to predict at, and the components of the mixture there."""
+
+    x: np.ndarray
+    t: np.ndarray
+    sources: np.ndarray
+    """The draw that each component comes from."""
+    fresh: tuple[np.ndarray, ...]
+    """For each qualitative column (components, new levels, d): standard normals."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +77,59 @@ class Posterior:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @cached_property
-    def _state(self) -> tuple[Rows, Parameters, exact.Conditioned]:
-        """Training rows, parameters and conditioned processes, stacked over draws.
+    def kept(self) -> np.ndarray:
+        """Positions of the draws that predictions are made from: all, or 1000 evenly spaced."""
+        return self.draws.thinned(_MOST_DRAWS)
 
-        Jitter grows until every factor exists, and is reported.
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The parameters of the draws kept, stacked, in the model's own scales."""
+        with compute.scope():
+            values = _parameters(self.model, self.draws.vectors[self.kept], self.priors)
+            return jax.tree.map(np.asarray, values)
+
+    @property
+    def noise(self) -> np.ndarray:
+        """Noise variance of the draws kept, on standardised y, with what stabilised the fit."""
+        return np.asarray(self.parameters.noise) + self.draws.jitter
+
+    @property
+    def process_mean(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of mu given each draw kept, on standardised y."""
+        with compute.scope():
+            blocks = [conditioned for _, conditioned in self._blocks()]
+            mean = np.concatenate([np.asarray(block.mean) for block in blocks])
+            return mean, np.concatenate([np.asarray(block.mean_variance) for block in blocks])
+
+    @property
+    def rows(self) -> Rows:
+        """The training rows, packed for computation."""
+        return pack_rows(self.training.x, self.training.t, self.y, self.draws.jitter)
+
+    def _blocks(self) -> Iterable[tuple[slice, exact.Conditioned]]:
+        """Runs of the draws kept, with the processes conditioned on the training rows.
+
+        Factors are computed once and cached; where they would take too much memory, only a block
+        of them exists at a time and each call computes them again.
         """
+        if self._is_cached:
+            return self._cached_blocks
+        size = max(1, int(_BLOCK_BYTES / self._bytes_a_draw))
+        starts = range(0, len(self.kept), size)
+        runs = (slice(start, min(start + size, len(self.kept))) for start in starts)
+        return ((run, self._conditioned(run)) for run in runs)
+
+    @cached_property
+    def _cached_blocks(self) -> list[tuple[slice, exact.Conditioned]]:
+        everything = slice(0, len(self.kept))
+        return [(everything, self._conditioned(everything))]
+
+    def _conditioned(self, run: slice) -> exact.Conditioned:
+        """Condition on the training rows; jitter grows until every factor exists."""
+        vectors = self.draws.vectors[self.kept[run]]
         for extra in _JITTERS:
-            rows = pack_rows(*self.training, self.y, self.draws.jitter + extra)
-            parameters, conditioned = _condition(
-                self.model, jnp.asarray(self.draws.vectors), rows, self.priors
-            )
+            rows = self.rows._replace(jitter=jnp.asarray(self.draws.jitter + extra))
+            conditioned = _condition(self.model, vectors, rows, self.priors)
             if np.isfinite(np.asarray(conditioned.weights)).all():
                 break
         else:
@@ -82,63 +144,110 @@ class Posterior:
                 "variance (on the scale of standardised y) before it could be inverted",
                 NumericalWarning,
             )
-        return rows, parameters, conditioned
+        return conditioned
 
     @property
-    def parameters(self) -> Parameters:
-        """The parameters of all draws, stacked, in the model's own scales."""
-        with compute.scope():
-            return jax.tree.map(np.asarray, self._state[1])
+    def _is_cached(self) -> bool:
+        return len(self.kept) * self._bytes_a_draw <= _CACHED_BYTES
 
     @property
-    def process_mean(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of mu given each draw, on standardised y."""
-        with compute.scope():
-            conditioned = self._state[2]
-            return np.asarray(conditioned.mean), np.asarray(conditioned.mean_variance)
+    def _bytes_a_draw(self) -> int:
+        return 8 * exact.padded_size(len(self.y)) ** 2
 
     def components(
         self, encoded: Encoded, include_noise: bool
     ) -> Iterator[tuple[slice, Components]]:
-        """Yield runs of rows with the mixture's components there, on the user's scale."""
-        noise = self.parameters.noise + self.draws.jitter if include_noise else np.zeros(1)
-        for start in range(0, len(encoded.x), _CHUNK):
-            chosen = slice(start, min(start + _CHUNK, len(encoded.x)))
+        """Yield runs of rows with the mixture's components there, on the user's scale.
+
+        Runs are computed side by side on the cores, a few at a time: memory stays bounded.
+        """
+        query = self._query(encoded)
+        noise = self.noise[query.sources] if include_noise else np.zeros(1)
+        size = _CHUNK if self._is_cached else 8 * _CHUNK
+        starts = range(0, len(encoded.x), size)
+        runs = [slice(start, min(start + size, len(encoded.x))) for start in starts]
+
+        def compute_run(run: slice) -> Components:
             with compute.scope():
-                _, parameters, conditioned = self._state
-                x, t = (_pad_chunk(part[chosen]) for part in encoded)
-                moments = _moments(self.model, parameters, conditioned, x, t)
-                means, variances = (np.asarray(part)[:, : chosen.stop - start] for part in moments)
+                means, variances = self._moments(query, run)
             sds = np.sqrt(variances + noise[:, None])
-            yield chosen, Components(self.y_mean + self.y_scale * means, self.y_scale * sds)
+            return Components(self.y_mean + self.y_scale * means, self.y_scale * sds)
 
-    def mean_and_sd(
-        self, encoded: Encoded, include_noise: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and sd of the mixture at each row (paper, mixture moments)."""
-        mean, sd = np.empty(len(encoded.x)), np.empty(len(encoded.x))
-        for chosen, (means, sds) in self.components(encoded, include_noise):
-            mean[chosen] = means.mean(axis=0)
-            sd[chosen] = np.sqrt((sds**2).mean(axis=0) + means.var(axis=0))
-        return mean, sd
+        with compute.scope():
+            self._blocks()
+        workers = min(cores(), len(runs)) if self._is_cached else 1
+        with compute.one_blas_thread(), ThreadPoolExecutor(max(1, workers)) as pool:
+            for first in range(0, len(runs), 2 * workers):
+                batch = runs[first : first + 2 * workers]
+                yield from zip(batch, pool.map(compute_run, batch), strict=True)
 
-    def quantiles(
+    def _moments(self, query: _Query, run: slice) -> tuple[np.ndarray, np.ndarray]:
+        x, t = _pad_chunk(query.x[run]), _pad_chunk(query.t[run])
+        found = []
+        for block, conditioned in self._blocks():
+            chosen = (query.sources >= block.start) & (query.sources < block.stop)
+            sources = query.sources[chosen]
+            parameters = jax.tree.map(lambda part: part[sources], self.parameters)  # noqa: B023
+            fresh = tuple(normals[chosen] for normals in query.fresh)
+            local = sources - block.start
+            found.append(_moments(self.model, parameters, conditioned, local, fresh, x, t))
+        rows = run.stop - run.start
+        mean, variance = (
+            np.concatenate([np.asarray(part) for part in parts])[:, :rows]
+            for parts in zip(*found, strict=True)
+        )
+        return mean, variance
+
+    def _query(self, encoded: Encoded) -> _Query:
+        """Give every level without data latents drawn from their prior given gamma.
+
+        That is levels never declared, and with a point estimate also declared ones without rows
+        (in draws of the posterior those already follow their prior). The numbers depend on the
+        fit's seed and the level's name, so that a row's prediction does not depend on the others.
+        """
+        t, sources, fresh = encoded.t.copy(), np.arange(len(self.kept)), []
+        names = [list(levels) for levels in encoded.unknown] or [[] for _ in self.model.n_levels]
+        if self.draws.is_plug_in:
+            for j, levels in enumerate(self.model.n_levels):
+                for level in np.setdiff1d(t[:, j], self.training.t[:, j]):
+                    if level < levels:
+                        t[t[:, j] == level, j] = levels + len(names[j])
+                        names[j].append(int(level))
+        if any(names):
+            sources = np.repeat(sources, -(-_FEWEST_COMPONENTS // len(sources)))
+        for j, dim in enumerate(self.model.latent_dims):
+            normals = [self._normals(j, name, (len(sources), dim)) for name in names[j]]
+            # a few sizes only, so that few programs are compiled
+            spare = (0 if not normals else 1 << (len(normals) - 1).bit_length()) - len(normals)
+            normals += [np.zeros((len(sources), dim))] * spare
+            empty = np.zeros((len(sources), 0, dim))
+            fresh.append(np.stack(normals, axis=1) if normals else empty)
+        return _Query(encoded.x, t, sources, tuple(fresh))
+
+    def _normals(self, column: int, name: Any, shape: tuple[int, int]) -> np.ndarray:
+        text = zlib.crc32(repr(name).encode())
+        return np.random.default_rng([self.draws.seed, 4, column, text]).standard_normal(shape)
+
+    def summary(
         self, encoded: Encoded, probabilities: np.ndarray, include_noise: bool = False
-    ) -> np.ndarray:
-        """Return the (rows, probabilities) quantiles of the mixture."""
-        values = np.empty((len(encoded.x), len(probabilities)))
-        for chosen, components in self.components(encoded, include_noise):
+    ) -> Summary:
+        """Return mean, sd and (rows, probabilities) quantiles of the mixture at each row."""
+        rows = len(encoded.x)
+        found = Summary(np.empty(rows), np.empty(rows), np.empty((rows, len(probabilities))))
+        for run, components in self.components(encoded, include_noise):
+            found.mean[run], found.sd[run] = mixture_moments(components)
             for column, probability in enumerate(probabilities):
-                values[chosen, column] = mixture_quantile(components, probability)
-        return values
+                found.quantiles[run, column] = mixture_quantile(components, probability)
+        return found
 
     def mean_and_covariance(self, encoded: Encoded) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of f over all rows jointly."""
         mean, covariance = np.zeros(len(encoded.x)), np.zeros((len(encoded.x),) * 2)
-        count = len(self.draws.vectors)
-        for draw in range(count):
-            draw_mean, draw_covariance = self._joint(draw, encoded)
-            before, mean = mean, mean + (draw_mean - mean) / (draw + 1)
+        query, count = self._query(encoded), 0
+        everything = np.arange(len(query.sources))
+        for _, draw_mean, draw_covariance in self._joint(query, everything):
+            count += 1
+            before, mean = mean, mean + (draw_mean - mean) / count
             covariance += draw_covariance + np.outer(draw_mean - before, draw_mean - mean)
         return self.y_mean + self.y_scale * mean, self.y_scale**2 * covariance / count
 
@@ -147,58 +256,42 @@ class Posterior:
     ) -> np.ndarray:
         """Return (rows, n_samples) joint draws of f, or of new responses with noise."""
         rng = np.random.default_rng(seed)
-        chosen = rng.integers(len(self.draws.vectors), size=n_samples)
+        query = self._query(encoded)
+        chosen = rng.integers(len(query.sources), size=n_samples)
         samples = np.empty((len(encoded.x), n_samples))
-        noise = self.parameters.noise + self.draws.jitter
-        for draw in np.unique(chosen):
-            mean, covariance = self._joint(int(draw), encoded)
+        for component, mean, covariance in self._joint(query, np.unique(chosen)):
             if include_noise:
-                covariance = covariance + noise[draw] * np.eye(len(mean))
-            columns = np.flatnonzero(chosen == draw)
+                noise = self.noise[query.sources[component]]
+                covariance = covariance + noise * np.eye(len(mean))
+            columns = np.flatnonzero(chosen == component)
             normals = rng.standard_normal((len(mean), len(columns)))
             samples[:, columns] = mean[:, None] + _square_root(covariance) @ normals
         return self.y_mean + self.y_scale * samples
 
-    def _joint(self, draw: int, encoded: Encoded) -> tuple[np.ndarray, np.ndarray]:
+    def _joint(
+        self, query: _Query, components: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield chosen components with their joint mean and covariance, on standardised y."""
+        rows = len(query.x)
+        extra = exact.padded_size(rows) - rows
+        x, t = (np.pad(part, ((0, extra), (0, 0))) for part in (query.x, query.t))
         with compute.scope():
-            _, parameters, conditioned = self._state
-            one = jax.tree.map(lambda part: part[draw], (parameters, conditioned))
-            rows = len(encoded.x)
-            size = exact.padded_size(rows)
-            x, t = (np.pad(part, ((0, size - rows), (0, 0))) for part in encoded)
-            mean, covariance = _joint_moments(self.model, *one, x, t)
-            return np.asarray(mean)[:rows], np.asarray(covariance)[:rows, :rows]
+            for block, conditioned in self._blocks():
+                for component in components:
+                    source = query.sources[component]
+                    if not block.start <= source < block.stop:
+                        continue
+                    at = source - block.start
+                    one = jax.tree.map(lambda part: part[at], conditioned)  # noqa: B023
+                    parameters = jax.tree.map(lambda part: part[source], self.parameters)  # noqa: B023
+                    fresh = tuple(normals[component] for normals in query.fresh)
+                    found = _joint_moments(self.model, parameters, one, fresh, x, t)
+                    mean, covariance = (np.asarray(part) for part in found)
+                    yield int(component), mean[:rows], covariance[:rows, :rows]
 
     def with_draws(self, draws: Draws) -> Posterior:
         """Return the same training rows with other draws."""
         return dataclasses.replace(self, draws=draws)
-
-
-def mixture_quantile(components: Components, probability: float) -> np.ndarray:
-    """Return the exact quantile of each column's equal-weight normal mixture.
-
-    Newton steps on the distribution function, kept inside a bracket that always holds the root:
-    it lies between the smallest and the largest of the components' own quantiles.
-    """
-    means, sds = components.means, np.maximum(components.sds, 1e-300)
-    own = means + sds * ndtri(probability)
-    low, high = own.min(axis=0), own.max(axis=0)
-    value = 0.5 * (low + high)
-    scale = np.maximum(sds.max(axis=0), np.abs(high - low))
-    for _ in range(200):
-        z = (value - means) / sds
-        excess = ndtr(z).mean(axis=0) - probability
-        low, high = np.where(excess < 0, value, low), np.where(excess < 0, high, value)
-        density = (np.exp(-0.5 * z * z) / sds).mean(axis=0) / np.sqrt(2.0 * np.pi)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = value - excess / density
-        inside = (step > low) & (step < high)
-        following = np.where(inside, step, 0.5 * (low + high))
-        done = np.abs(following - value) <= 1e-13 * scale
-        value = following
-        if done.all():
-            break
-    return value
 
 
 def _square_root(covariance: np.ndarray) -> np.ndarray:
@@ -216,32 +309,57 @@ def _pad_chunk(part: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=0)
-def _condition(
-    model: Model, vectors: jax.Array, rows: Rows, priors: Priors
-) -> tuple[Parameters, exact.Conditioned]:
-    def one(vector: jax.Array) -> tuple[Parameters, exact.Conditioned]:
-        return model.parameters(vector, priors), model.condition(vector, rows, priors)
+def _parameters(model: Model, vectors: jax.Array, priors: Priors) -> Parameters:
+    return jax.vmap(lambda vector: model.parameters(vector, priors))(vectors)
 
-    return jax.lax.map(one, vectors)
+
+@partial(jax.jit, static_argnums=0)
+def _condition(model: Model, vectors: jax.Array, rows: Rows, priors: Priors) -> exact.Conditioned:
+    return jax.lax.map(lambda vector: model.condition(vector, rows, priors), vectors)
 
 
 @partial(jax.jit, static_argnums=0)
 def _moments(
-    model: Model, parameters: Parameters, conditioned: exact.Conditioned, x: jax.Array, t: jax.Array
+    model: Model,
+    parameters: Parameters,
+    conditioned: exact.Conditioned,
+    sources: jax.Array,
+    fresh: tuple[jax.Array, ...],
+    x: jax.Array,
+    t: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    def one(draw: tuple[Parameters, exact.Conditioned]) -> tuple[jax.Array, jax.Array]:
-        return exact.conditional_moments(model.kernel, draw[1], _new_features(draw[0], x, t))
+    def one(
+        component: tuple[Parameters, jax.Array, tuple[jax.Array, ...]],
+    ) -> tuple[jax.Array, jax.Array]:
+        parameters, source, fresh = component
+        process = jax.tree.map(lambda part: part[source], conditioned)
+        new = _new_features(parameters, fresh, x, t)
+        return exact.conditional_moments(model.kernel, process, new)
 
-    return jax.lax.map(one, (parameters, conditioned))
+    return jax.lax.map(one, (parameters, sources, fresh))
 
 
 @partial(jax.jit, static_argnums=0)
 def _joint_moments(
-    model: Model, parameters: Parameters, conditioned: exact.Conditioned, x: jax.Array, t: jax.Array
+    model: Model,
+    parameters: Parameters,
+    conditioned: exact.Conditioned,
+    fresh: tuple[jax.Array, ...],
+    x: jax.Array,
+    t: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    new = _new_features(parameters, x, t)
+    new = _new_features(parameters, fresh, x, t)
     return exact.conditional_covariance(model.kernel, conditioned, new)
 
 
-def _new_features(parameters: Parameters, x: jax.Array, t: jax.Array) -> jax.Array:
-    return features(parameters, x, t, jnp.zeros(len(x)))
+def _new_features(
+    parameters: Parameters, fresh: tuple[jax.Array, ...], x: jax.Array, t: jax.Array
+) -> jax.Array:
+    """Return the rows' features, levels beyond the known ones at z = fresh / sqrt(L gamma)."""
+    latents = tuple(
+        jnp.concatenate([known, normals / jnp.sqrt(len(known) * precision)])
+        for known, normals, precision in zip(
+            parameters.latents, fresh, parameters.precisions, strict=True
+        )
+    )
+    return features(parameters._replace(latents=latents), x, t, jnp.zeros(len(x)))

@@ -1,33 +1,84 @@
-"""A progress bar for long work: on a terminal only, gone when the work is done."""
+"""Progress bars for long work: on a terminal or in a notebook, gone when the work is done."""
 
 from __future__ import annotations
 
-import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 
 @contextmanager
 def progress_bar(label: str, total: int, enabled: bool) -> Iterator[Callable[[], None]]:
-    """Yield a function that advances the bar by one step; silent when not on a terminal."""
-    if not (enabled and sys.stderr.isatty()):
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    """Yield a function that advances the bar by one step; silent when nobody watches."""
+    with _bar(enabled) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)
 
-    columns = (
+
+@contextmanager
+def sampling_bar(chains: int, warmup: int, draws: int, enabled: bool) -> Iterator[SamplingBar]:
+    """Yield the bar of Markov chains; it keeps count also when nobody watches."""
+    with _bar(enabled, TextColumn("{task.fields[status]}")) as bar:
+        yield SamplingBar(bar, chains, warmup, draws)
+
+
+class SamplingBar:
+    """One bar for all chains: draws, step size, divergences, min-ESS, R-hat, time left.
+
+    While sampling, the bar's end is where the chains are expected to be good enough.
+    """
+
+    def __init__(self, bar: Progress, chains: int, warmup: int, draws: int) -> None:
+        self._bar, self._chains, self._most = bar, chains, chains * draws
+        self._lock = threading.Lock()
+        self._quality = ""
+        self._divergences = 0
+        self.gradients = 0
+        """Evaluations of the gradient so far."""
+        self._task = bar.add_task("warming up", total=chains * warmup, status="")
+
+    def on_run(self, count: int, record: Any) -> None:
+        """Take note of a run of one chain."""
+        with self._lock:
+            self.gradients += int(record.steps.sum())
+            self._divergences += int(record.divergent.sum())
+            status = f"step {record.step.mean():.2g}, {self._divergences} divergent{self._quality}"
+            self._bar.update(self._task, advance=count, status=status)
+
+    def sampling(self, draws: int) -> None:
+        """Say that the chains now sample, and that they next look at their quality at `draws`."""
+        task = self._bar.tasks[self._task]
+        if task.description != "sampling":
+            self._divergences = 0
+            self._bar.reset(self._task, description="sampling", total=self._most)
+        self._bar.update(self._task, total=self._chains * draws)
+
+    def status(self, least_ess: float, most_r_hat: float) -> None:
+        """Show the quality reached so far."""
+        self._quality = f", min-ESS {least_ess:.0f}, R-hat {most_r_hat:.3f}"
+
+
+@contextmanager
+def _bar(enabled: bool, *columns: ProgressColumn) -> Iterator[Progress]:
+    console = Console(stderr=True)
+    shown = enabled and (console.is_terminal or console.is_jupyter)
+    usual = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        *columns,
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda: bar.advance(task)
+    with Progress(*usual, console=console, transient=True, disable=not shown) as bar:
+        yield bar

@@ -6,31 +6,34 @@ import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from lvgp import compute, store
+from lvgp import compute, export, options, store
+from lvgp.diagnostics import Diagnostics, diagnose
 from lvgp.errors import (
-    DataWarning,
+    ConvergenceWarning,
     InputError,
     ModelFileError,
     PlugInIntervalWarning,
     warn,
 )
-from lvgp.infer.draws import Optimization
+from lvgp.infer.draws import Draws, Optimization
 from lvgp.infer.optimize import find_mode
+from lvgp.infer.sample import Budget, sample
+from lvgp.infer.variational import approximate
 from lvgp.kernels import KERNELS
-from lvgp.model import Model, pack_rows
+from lvgp.leave_one_out import leave_one_out
+from lvgp.mixture import mixture_moments, mixture_quantile
+from lvgp.model import Model, Rows, pack_rows
 from lvgp.posterior import Posterior
 from lvgp.priors import Priors
 from lvgp.space import Encoded, Level, Space, build_space
-from lvgp.table import as_table, check_response, column_keys
+from lvgp.table import as_table, check_response
 
 _METHODS = ("bayes", "vi", "map", "mle")
 
@@ -44,10 +47,19 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     method : {"bayes", "vi", "map", "mle"}
+        "bayes" integrates over all parameters by Markov chains: intervals that can be believed.
+        "vi" approximates that by independent normals around the best mode: quick, rougher.
         "map" maximises the posterior density in the unconstrained coordinates (log-scales, raw
-        latents), "mle" the likelihood alone. "bayes" and "vi" are not available yet.
-    sampler, chains, warmup, draws, target_accept
-        Settings of method="bayes" only.
+        latents), "mle" the likelihood alone; their intervals are too narrow.
+    sampler : {"auto", "microcanonical", "nuts"}
+        What samples for method="bayes". "auto" takes the Metropolis-adjusted microcanonical
+        sampler, which measured faster than NUTS, the paper's.
+    chains, warmup, draws, target_accept, time_limit, converge
+        For method="bayes". Each of `chains` makes `warmup` transitions to adapt, then samples
+        until R-hat is below 1.01 and the effective sample size at least 400 for all quantities
+        that predictions and latent maps rest on (converge="predictions": predictions only), or
+        until `draws` of each chain, or `time_limit` seconds, end it. A time limit makes results
+        depend on the speed of the machine.
     latent_dim : int or {column: int}
         Dimensions of the latent space of each categorical column.
     kernel : {"rbf", "matern52", "matern32"}
@@ -65,12 +77,13 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         Prior distributions, or the name of a preset ("paper", "noisy").
     restarts : int
         Starts of the optimiser.
-    unknown_levels : {"error"}
-        What to do with a level at prediction that was never declared.
+    unknown_levels : {"error", "prior"}
+        What to do with a level at prediction that was never declared: refuse it, or give it
+        latents drawn from their prior, so that its intervals are wide.
     random_state : int, RandomState or None
         Seed of everything random.
     progress : bool
-        Show a progress bar when working on a terminal.
+        Show a progress bar when working on a terminal or in a notebook.
 
     Attributes
     ----------
@@ -78,7 +91,9 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         The columns as understood.
     draws_ : Draws
         The parameter vectors that predictions are made from.
-    optimization_ : Optimization
+    diagnostics_ : Diagnostics
+        Whether the fit can be trusted: a verdict, sentences, and a table.
+    optimization_ : Optimization or None
         How the search for the mode went: best log density, starts that reached it, that failed.
     priors_ : Priors
         The priors used.
@@ -105,6 +120,8 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         warmup: int | None = None,
         draws: int | None = None,
         target_accept: float | None = None,
+        time_limit: float | None = None,
+        converge: str = "all",
         restarts: int = 16,
         unknown_levels: str = "error",
         random_state: int | np.random.RandomState | None = None,
@@ -124,6 +141,8 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         self.warmup = warmup
         self.draws = draws
         self.target_accept = target_accept
+        self.time_limit = time_limit
+        self.converge = converge
         self.restarts = restarts
         self.unknown_levels = unknown_levels
         self.random_state = random_state
@@ -139,22 +158,40 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         y : 1-d array or Series
             The response.
         """
-        priors = self._checked_options()
+        priors, budget = self._checked_options()
         table, named = as_table(X)
         response = check_response(y, len(table))
         space = build_space(X, self.categorical, self.levels, self.bounds)
-        model = self._model(space, table, named)
+        model = Model(
+            n_quantitative=len(space.quantitative),
+            n_levels=tuple(len(column.levels) for column in space.qualitative),
+            latent_dims=options.latent_dims(self.latent_dim, space, table, named),
+            kernel=self.kernel,
+            plug_in_likelihood=self.method == "mle",
+        )
         y_mean, y_scale = float(response.mean()), float(response.std(ddof=1))
         standardised = (response - y_mean) / y_scale
         training = space.encode(X)
-        seed = _seed(self.random_state)
+        seed = options.seed(self.random_state)
         with compute.scope():
-            rows = pack_rows(*training, standardised)
-            draws = find_mode(model, rows, priors, self.restarts, seed, self.progress)
+            rows = pack_rows(training.x, training.t, standardised)
+            draws = self._inferred(model, rows, priors, budget, seed)
         self._set_fitted(
             space, Posterior(model, priors, draws, training, standardised, y_mean, y_scale)
         )
+        if not draws.is_plug_in and self.diagnostics_.verdict != "ok":
+            warn(f"the fit is not ok: {self.diagnostics_}", ConvergenceWarning)
         return self
+
+    def _inferred(
+        self, model: Model, rows: Rows, priors: Priors, budget: Budget, seed: int
+    ) -> Draws:
+        if self.method == "bayes":
+            return sample(model, rows, priors, budget, seed, self.progress)
+        mode = find_mode(model, rows, priors, self.restarts, seed, self.progress)
+        if self.method == "vi":
+            return approximate(model, rows, priors, mode, self.progress)
+        return mode
 
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False
@@ -166,8 +203,8 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         encoded = self._encode(X)
         if return_cov:
             return self._posterior.mean_and_covariance(encoded)
-        mean, sd = self._posterior.mean_and_sd(encoded)
-        return (mean, sd) if return_std else mean
+        found = self._posterior.summary(encoded, np.empty(0))
+        return (found.mean, found.sd) if return_std else found.mean
 
     def predict_interval(
         self, X: Any, coverage: float = 0.95, include_noise: bool = False
@@ -177,14 +214,12 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         The interval is for f, the noise-free response; with `include_noise`, for a new response.
         """
         check_is_fitted(self)
-        if not (isinstance(coverage, Real) and 0 < coverage < 1):
-            raise InputError(f"coverage: expected a number between 0 and 1, got {coverage!r}")
+        tail = options.tail(coverage)
         encoded = self._encode(X)
-        tail = 0.5 * (1.0 - coverage)
         self._warn_if_overconfident()
-        mean, _ = self._posterior.mean_and_sd(encoded)
-        ends = self._posterior.quantiles(encoded, np.array([tail, 1.0 - tail]), include_noise)
-        columns = {"mean": mean, "lower": ends[:, 0], "upper": ends[:, 1]}
+        found = self._posterior.summary(encoded, np.array([tail, 1.0 - tail]), include_noise)
+        lower, upper = found.quantiles.T
+        columns = {"mean": found.mean, "lower": lower, "upper": upper}
         return pd.DataFrame(columns, index=_index(X))
 
     def predict_quantiles(
@@ -192,15 +227,10 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     ) -> pd.DataFrame:
         """Return the quantiles of f (of a new response with `include_noise`) at each row of X."""
         check_is_fitted(self)
-        try:
-            probabilities = np.atleast_1d(np.asarray(quantiles, dtype=float))
-        except (TypeError, ValueError):
-            probabilities = np.array([np.nan])
-        if probabilities.ndim != 1 or not ((probabilities > 0) & (probabilities < 1)).all():
-            raise InputError(f"quantiles: expected numbers between 0 and 1, got {quantiles!r}")
+        probabilities = options.probabilities(quantiles)
         encoded = self._encode(X)
         self._warn_if_overconfident()
-        values = self._posterior.quantiles(encoded, probabilities, include_noise)
+        values = self._posterior.summary(encoded, probabilities, include_noise).quantiles
         return pd.DataFrame(values, index=_index(X), columns=[float(p) for p in probabilities])
 
     def sample_y(
@@ -212,49 +242,81 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     ) -> np.ndarray:
         """Return (rows, n_samples) joint draws of f at the rows of X (of responses with noise)."""
         check_is_fitted(self)
-        _check_count("n_samples", n_samples)
+        options.count("n_samples", n_samples)
         encoded = self._encode(X)
-        return self._posterior.sample(encoded, n_samples, _seed(random_state), include_noise)
+        return self._posterior.sample(encoded, n_samples, options.seed(random_state), include_noise)
+
+    @property
+    def diagnostics_(self) -> Diagnostics:
+        """Whether the fit can be trusted, and why."""
+        check_is_fitted(self)
+        return self._diagnostics
+
+    def loo(self, coverage: float = 0.95, include_noise: bool = True) -> pd.DataFrame:
+        """Return each training row predicted from the others: mean, sd, lower, upper, pareto_k.
+
+        By default for the response as measured, noise included. Rows are numbered as in the
+        training table. Where `pareto_k` exceeds 0.7 the row is so influential that this shortcut
+        is unreliable for it; with a point estimate the parameters are kept and it is NaN.
+        """
+        check_is_fitted(self)
+        tail = options.tail(coverage)
+        self._warn_if_overconfident()
+        left_out = leave_one_out(self._posterior, include_noise)
+        mean, sd = mixture_moments(left_out.components, left_out.weights)
+        lower, upper = (
+            mixture_quantile(left_out.components, probability, left_out.weights)
+            for probability in (tail, 1.0 - tail)
+        )
+        columns = {"mean": mean, "sd": sd, "lower": lower, "upper": upper}
+        return pd.DataFrame(columns | {"pareto_k": left_out.pareto_k})
+
+    def to_arviz(self) -> Any:
+        """Return an `arviz.InferenceData` with all draws, named and scaled as the table is."""
+        check_is_fitted(self)
+        return export.to_arviz(self._posterior, self.space_)
 
     @property
     def parameters_(self) -> dict[str, Any]:
-        """The estimated parameters on the user's scale.
+        """The parameters on the user's scale: the estimate, or the mean over the draws.
 
         mean, signal_sd, noise_sd: of the process, in units of y; lengthscales: {numeric column:
         in its units, or in steps between the two levels}; latent_precision: {categorical column:
-        gamma}; latents: {categorical column: DataFrame of coordinates}, in an arbitrary frame.
+        gamma}; for a point estimate also latents: {categorical column: DataFrame of coordinates},
+        in an arbitrary frame. All draws are in `to_arviz()`.
         """
         check_is_fitted(self)
-        posterior = self._posterior
+        posterior, scale = self._posterior, self._posterior.y_scale
         values = posterior.parameters
         quantitative, qualitative = self.space_.quantitative, self.space_.qualitative
-        mean = posterior.process_mean[0]
-        return {
-            "mean": posterior.y_mean + posterior.y_scale * float(mean[0]),
-            "signal_sd": posterior.y_scale * float(np.sqrt(values.variance[0])),
-            "noise_sd": posterior.y_scale * float(np.sqrt(values.noise[0] + self.draws_.jitter)),
+        found: dict[str, Any] = {
+            "mean": posterior.y_mean + scale * float(posterior.process_mean[0].mean()),
+            "signal_sd": scale * float(np.sqrt(values.variance).mean()),
+            "noise_sd": scale * float(np.sqrt(posterior.noise).mean()),
             "lengthscales": {
                 column.name: float(value) * column.width
-                for column, value in zip(quantitative, values.lengthscales[0], strict=True)
+                for column, value in zip(quantitative, values.lengthscales.mean(0), strict=True)
             },
             "latent_precision": {
                 column.name: float(value)
-                for column, value in zip(qualitative, values.precisions[0], strict=True)
-            },
-            "latents": {
-                column.name: pd.DataFrame(latents[0], index=list(column.levels))
-                for column, latents in zip(qualitative, values.latents, strict=True)
+                for column, value in zip(qualitative, values.precisions.mean(0), strict=True)
             },
         }
+        if self.draws_.is_plug_in:
+            found["latents"] = {
+                column.name: pd.DataFrame(latents[0], index=list(column.levels))
+                for column, latents in zip(qualitative, values.latents, strict=True)
+            }
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file of arrays and JSON; `lvgp.load` reads it."""
         check_is_fitted(self)
-        options = self.get_params(deep=False) | {
+        chosen = self.get_params(deep=False) | {
             "priors": asdict(self.priors_),
             "random_state": self.seed_,
         }
-        saved = store.Saved(self.space_, self._posterior, options, version("lvgp"))
+        saved = store.Saved(self.space_, self._posterior, chosen, version("lvgp"))
         store.write(path, saved)
 
     def _set_fitted(self, space: Space, posterior: Posterior) -> None:
@@ -269,64 +331,31 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self._posterior = posterior
-
-    def _checked_options(self) -> Priors:
-        _one_of("method", self.method, _METHODS)
-        _one_of("kernel", self.kernel, tuple(KERNELS))
-        _one_of("approximation", self.approximation, (None, "fitc", "vfe"))
-        _one_of("unknown_levels", self.unknown_levels, ("error", "prior"))
-        if self.method in ("bayes", "vi"):
-            raise NotImplementedError(
-                f'method="{self.method}" is not available yet; use method="map" or "mle"'
-            )
-        if self.approximation is not None:
-            raise NotImplementedError("sparse approximations are not available yet")
-        if self.unknown_levels == "prior":
-            raise NotImplementedError('unknown_levels="prior" is not available yet')
-        _check_count("restarts", self.restarts)
-        priors = Priors.preset(self.priors) if isinstance(self.priors, str) else self.priors
-        if not isinstance(priors, Priors):
-            raise InputError(f"priors: expected a Priors value or a name, got {priors!r}")
-        return priors.check()
-
-    def _model(self, space: Space, table: pd.DataFrame, named: bool) -> Model:
-        names = [column.name for column in space.qualitative]
-        wanted: dict[Hashable, Any] = dict.fromkeys(names, 2)
-        if isinstance(self.latent_dim, Mapping):
-            wanted |= dict(column_keys(table, named, self.latent_dim, "latent_dim"))
-            without = [name for name in wanted if name not in names]
-            if without:
-                raise InputError(
-                    f"latent_dim: column {without[0]!r} has no latents: only categories with three "
-                    f"levels or more do, here {names}"
-                )
-        else:
-            wanted = dict.fromkeys(names, self.latent_dim)
-        dims = []
-        for column in space.qualitative:
-            dim = wanted[column.name]
-            if not _is_count(dim):
-                raise InputError(
-                    f"latent_dim: column {column.name!r} needs a positive integer, got {dim!r}"
-                )
-            if dim > len(column.levels) - 1:
-                warn(
-                    f"latent_dim: column {column.name!r} has {len(column.levels)} levels, which "
-                    f"span at most {len(column.levels) - 1} dimensions; {dim} is lowered to that",
-                    DataWarning,
-                )
-                dim = len(column.levels) - 1
-            dims.append(int(dim))
-        return Model(
-            n_quantitative=len(space.quantitative),
-            n_levels=tuple(len(column.levels) for column in space.qualitative),
-            latent_dims=tuple(dims),
-            kernel=self.kernel,
-            plug_in_likelihood=self.method == "mle",
+        self._diagnostics = diagnose(
+            posterior.draws, posterior.model, space, self.converge == "all"
         )
 
+    def _checked_options(self) -> tuple[Priors, Budget]:
+        options.one_of("method", self.method, _METHODS)
+        options.one_of("kernel", self.kernel, tuple(KERNELS))
+        options.one_of("approximation", self.approximation, (None, "fitc", "vfe"))
+        options.one_of("unknown_levels", self.unknown_levels, ("error", "prior"))
+        if self.approximation is not None:
+            raise NotImplementedError("sparse approximations are not available yet")
+        options.count("restarts", self.restarts)
+        budget = options.budget(
+            self.sampler,
+            self.chains,
+            self.warmup,
+            self.draws,
+            self.target_accept,
+            self.time_limit,
+            self.converge,
+        )
+        return options.checked_priors(self.priors), budget
+
     def _encode(self, X: Any) -> Encoded:
-        return self.space_.encode(X, type(self).__name__)
+        return self.space_.encode(X, type(self).__name__, self.unknown_levels == "prior")
 
     def _warn_if_overconfident(self) -> None:
         if self.draws_.is_plug_in and self.space_.qualitative:
@@ -347,43 +376,13 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
 def load(path: str | os.PathLike[str]) -> LVGPRegressor:
     """Return the fitted model that `LVGPRegressor.save` wrote to `path`."""
     saved = store.read(path)
-    options = saved.options | {"priors": saved.posterior.priors}
-    foreign = set(options) - set(LVGPRegressor().get_params(deep=False))
+    chosen = saved.options | {"priors": saved.posterior.priors}
+    foreign = set(chosen) - set(LVGPRegressor().get_params(deep=False))
     if foreign:
         raise ModelFileError(f"{path}: holds options this library does not know: {sorted(foreign)}")
-    model = LVGPRegressor(**options)
+    model = LVGPRegressor(**chosen)
     model._set_fitted(saved.space, saved.posterior)
     return model
-
-
-def _one_of(option: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    if value not in allowed:
-        raise InputError(
-            f"{option}: expected one of {', '.join(map(repr, allowed))}, got {value!r}"
-        )
-
-
-def _check_count(option: str, value: Any) -> None:
-    if not _is_count(value):
-        raise InputError(f"{option}: expected a positive integer, got {value!r}")
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
-
-
-def _seed(random_state: int | np.random.RandomState | None) -> int:
-    if isinstance(random_state, int | np.integer) and random_state >= 0:
-        return int(random_state)
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    try:
-        return int(check_random_state(random_state).randint(2**31 - 1))
-    except ValueError:
-        raise InputError(
-            f"random_state: expected a non-negative integer, a RandomState or None, got "
-            f"{random_state!r}"
-        ) from None
 
 
 def _index(X: Any) -> pd.Index | None:

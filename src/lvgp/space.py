@@ -64,7 +64,7 @@ class Qualitative:
 
     def encode(self, table: pd.DataFrame) -> np.ndarray:
         """Return the position of each row's level in `levels`."""
-        return _codes(table, self.name, self.levels)
+        return _codes(table, self.name, self.levels)[0]
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ class Encoded(NamedTuple):
 
     x: np.ndarray
     t: np.ndarray
+    unknown: tuple[tuple[Level, ...], ...] = ()
+    """For each qualitative column, levels never declared, numbered on from the last known one."""
 
 
 @dataclass(frozen=True)
@@ -131,16 +133,25 @@ class Space:
             if isinstance(column, Qualitative) and len(column.levels) > 2
         )
 
-    def encode(self, X: Any, estimator: str = "LVGPRegressor") -> Encoded:
-        """Return the rows of a table as arrays, columns found by name."""
+    def encode(
+        self, X: Any, estimator: str = "LVGPRegressor", take_unknown: bool = False
+    ) -> Encoded:
+        """Return the rows of a table as arrays, columns found by name.
+
+        A level that was never declared is an error, or with `take_unknown` numbered on.
+        """
         table = self._matched(X, estimator)
         for column in self.columns:
             if isinstance(column, Dropped):
                 column.check(table)
         quantitative = [column.encode(table) for column in self.quantitative]
-        qualitative = [column.encode(table) for column in self.qualitative]
+        qualitative = [
+            _codes(table, column.name, column.levels, take_unknown) for column in self.qualitative
+        ]
         return Encoded(
-            _stack(quantitative, len(table), float), _stack(qualitative, len(table), int)
+            _stack(quantitative, len(table), float),
+            _stack([codes for codes, _ in qualitative], len(table), int),
+            tuple(unknown for _, unknown in qualitative),
         )
 
     def _matched(self, X: Any, estimator: str) -> pd.DataFrame:
@@ -277,7 +288,7 @@ def _qualitative(
         known = tuple(_plain(level, f"column {name!r}") for level in column.cat.categories)
     else:
         known = _sorted_levels(set(_plain_values(table, name)))
-    codes = _codes(table, name, known)
+    codes, _ = _codes(table, name, known)
     if len(known) == 1:
         _warn_dropped(name, known[0])
         return Dropped(name, known[0], numeric=False)
@@ -326,18 +337,20 @@ def _sorted_levels(levels: set[Level]) -> tuple[Level, ...]:
         return tuple(sorted(levels, key=lambda level: (type(level).__name__, str(level))))
 
 
-def _codes(table: pd.DataFrame, name: Hashable, levels: tuple[Level, ...]) -> np.ndarray:
+def _codes(
+    table: pd.DataFrame, name: Hashable, levels: tuple[Level, ...], take_unknown: bool = False
+) -> tuple[np.ndarray, tuple[Level, ...]]:
     check_present(table, name, table[name].isna().to_numpy())
     position = {level: code for code, level in enumerate(levels)}
     values = list(_plain_values(table, name))
-    codes = np.array([position.get(value, -1) for value in values], dtype=int)
-    unknown = codes < 0
-    if unknown.any():
-        found = list(dict.fromkeys(values[row] for row in np.flatnonzero(unknown)))
+    unknown = list(dict.fromkeys(value for value in values if value not in position))
+    if unknown and not take_unknown:
+        where = np.array([value not in position for value in values])
         raise InputError(
-            f"column {name!r}: unknown level{'s' * (len(found) > 1)} "
-            f"{', '.join(map(repr, found[:_SHOWN]))} in {rows_text(table, unknown)}. "
+            f"column {name!r}: unknown level{'s' * (len(unknown) > 1)} "
+            f"{', '.join(map(repr, unknown[:_SHOWN]))} in {rows_text(table, where)}. "
             f"Known levels: {', '.join(map(repr, levels))}. Correct the spelling, or declare all "
             "levels with levels={column: [...]} when fitting"
         )
-    return codes
+    position |= {level: len(levels) + extra for extra, level in enumerate(unknown)}
+    return np.array([position[value] for value in values], dtype=int), tuple(unknown)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from lvgp.errors import ModelFileError
-from lvgp.infer.draws import Draws, Optimization
+from lvgp.infer.draws import Convergence, Draws, Optimization, Sampling, Variational
 from lvgp.kernels import KERNELS
 from lvgp.model import Model
 from lvgp.posterior import Posterior
@@ -41,6 +41,12 @@ _MALFORMED = (
     zipfile.BadZipFile,
     RecursionError,
 )
+_HISTORIES: dict[str, type] = {
+    "optimization": Optimization,
+    "sampling": Sampling,
+    "variational": Variational,
+}
+_HISTORY_PARTS: dict[str, type] = {"convergence": Convergence}
 _COLUMN_KINDS: dict[str, type[Column]] = {
     "quantitative": Quantitative,
     "qualitative": Qualitative,
@@ -130,7 +136,6 @@ def _payload(saved: Saved) -> bytes:
         "method": draws.method,
         "seed": draws.seed,
         "jitter": draws.jitter,
-        "optimization": draws.optimization and dataclasses.asdict(draws.optimization),
     }
     arrays = {
         "x": posterior.training.x,
@@ -138,8 +143,11 @@ def _payload(saved: Saved) -> bytes:
         "y": posterior.y,
         "vectors": draws.vectors,
         "log_densities": draws.log_densities,
-        "manifest": np.frombuffer(json.dumps(manifest, default=_plain).encode(), dtype=np.uint8),
     }
+    for part in _HISTORIES:
+        manifest[part] = _history_state(getattr(draws, part), f"{part}.", arrays)
+    encoded = json.dumps(manifest, default=_plain).encode()
+    arrays["manifest"] = np.frombuffer(encoded, dtype=np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
@@ -150,14 +158,16 @@ def _restore(payload: bytes) -> Saved:
         arrays = {name: archive[name] for name in archive.files}
     manifest = json.loads(arrays["manifest"].tobytes())
     model = manifest["model"]
-    optimization = manifest["optimization"]
     draws = Draws(
         method=manifest["method"],
         vectors=arrays["vectors"],
         log_densities=arrays["log_densities"],
         seed=manifest["seed"],
         jitter=manifest["jitter"],
-        optimization=optimization and Optimization(**_tuples(optimization)),
+        **{
+            part: _history_from(kind, manifest[part], f"{part}.", arrays)
+            for part, kind in _HISTORIES.items()
+        },
     )
     posterior = Posterior(
         model=Model(**_tuples(model)),
@@ -174,19 +184,49 @@ def _restore(payload: bytes) -> Saved:
     return Saved(space, posterior, options, manifest["version"])
 
 
+def _history_state(value: Any, prefix: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a dataclass as JSON can hold it; its arrays go to `arrays`, named by `prefix`."""
+    if value is None:
+        return None
+    state = {}
+    for field in dataclasses.fields(value):
+        part, name = getattr(value, field.name), prefix + field.name
+        if isinstance(part, np.ndarray):
+            arrays[name] = part
+        elif dataclasses.is_dataclass(part):
+            state[field.name] = _history_state(part, f"{name}.", arrays)
+        else:
+            state[field.name] = part
+    return state
+
+
+def _history_from(kind: type, state: Any, prefix: str, arrays: Mapping[str, np.ndarray]) -> Any:
+    if state is None:
+        return None
+    state = _tuples(state)
+    for name, part in state.items():
+        if isinstance(part, dict):
+            state[name] = _history_from(_HISTORY_PARTS[name], part, f"{prefix}{name}.", arrays)
+    own = {name[len(prefix) :]: part for name, part in arrays.items() if name.startswith(prefix)}
+    return kind(**state, **{name: part for name, part in own.items() if "." not in name})
+
+
 def _check_fit(space: Space, posterior: Posterior) -> None:
     """Refuse parts that do not belong together: they would fail, or mislead, when predicting."""
-    model, (x, t), vectors = posterior.model, posterior.training, posterior.draws.vectors
+    model, (x, t, _), vectors = posterior.model, posterior.training, posterior.draws.vectors
     counts = (len(space.quantitative), tuple(len(c.levels) for c in space.qualitative))
     fits = {
         "kernel": model.kernel in KERNELS,
-        "method": posterior.draws.method in {"map", "mle"},
+        "method": posterior.draws.method in {"map", "mle", "bayes", "vi"},
         "columns": counts == (model.n_quantitative, model.n_levels),
         "draws": vectors.ndim == 2 and vectors.shape[1] == model.size and vectors.dtype == float,
         "x": x.shape == (len(posterior.y), model.n_quantitative) and x.dtype == float,
         "t": t.shape == (len(posterior.y), len(model.n_levels)) and t.dtype.kind == "i",
         "y": posterior.y.ndim == 1 and posterior.y.dtype == float,
     }
+    sampling = posterior.draws.sampling
+    if sampling is not None:
+        fits["chains"] = sampling.acceptance.ndim == 2 and sampling.acceptance.size == len(vectors)
     fits["levels"] = fits["t"] and bool(((t >= 0) & (t < np.array(model.n_levels, int))).all())
     wrong = [part for part, holds in fits.items() if not holds]
     if wrong:

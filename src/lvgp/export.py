@@ -1,0 +1,128 @@
+"""The draws as an ArviZ InferenceData, with the names and units of the user's table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from lvgp import compute
+from lvgp.kernels import KERNELS, squared_distances
+from lvgp.leave_one_out import pointwise
+from lvgp.model import Model, Parameters
+from lvgp.posterior import Posterior
+from lvgp.priors import Priors
+from lvgp.space import Space
+
+
+def to_arviz(posterior: Posterior, space: Space) -> Any:
+    """Return all draws by chain: parameters, sample statistics, pointwise log densities.
+
+    posterior: mean, signal_sd, noise_sd in units of y, lengthscale in units of each column,
+    latent_precision, and correlation_<column> between levels. log_likelihood holds
+    log p(y_i | the other rows, draw), the density that `arviz.loo` needs for a Gaussian process.
+    unconstrained_posterior holds the latents, whose frame of reference is arbitrary in each draw.
+    """
+    import arviz
+
+    draws, names = posterior.draws, _Names(space)
+    with compute.scope():
+        parameters = jax.tree.map(
+            np.asarray, _all_parameters(posterior.model, draws.vectors, posterior.priors)
+        )
+    loo = pointwise(posterior, draws.vectors)
+    groups: dict[str, Any] = {
+        "posterior": _user_scale(posterior, space, parameters, loo, names),
+        "unconstrained_posterior": {
+            f"latent_{names.of(column.name)}": latents
+            for column, latents in zip(space.qualitative, parameters.latents, strict=True)
+        },
+        "sample_stats": _statistics(posterior),
+        "log_likelihood": {"y": loo.log_densities(posterior.y) - np.log(posterior.y_scale)},
+    }
+    by_chain: dict[str, Any] = {
+        group: {name: draws.by_chain(np.asarray(part)) for name, part in variables.items()}
+        for group, variables in groups.items()
+        if variables
+    }
+    observed = {"y": posterior.y_mean + posterior.y_scale * posterior.y}
+    return arviz.from_dict(
+        **by_chain,
+        observed_data=observed,
+        coords=names.coordinates,
+        dims=names.dims,
+        attrs={"inference_library": "lvgp", "method": draws.method, "seed": draws.seed},
+    )
+
+
+class _Names:
+    """Dimensions and coordinates: the table's columns and levels."""
+
+    def __init__(self, space: Space) -> None:
+        self.dims = {
+            "y": ["row"],
+            "lengthscale": ["numeric_column"],
+            "latent_precision": ["categorical_column"],
+        }
+        self.coordinates: dict[str, list[Any]] = {
+            "numeric_column": [self.of(column.name) for column in space.quantitative],
+            "categorical_column": [self.of(column.name) for column in space.qualitative],
+        }
+        for column in space.qualitative:
+            name = self.of(column.name)
+            levels = [str(level) for level in column.levels]
+            self.coordinates |= {f"{name}_level": levels, f"{name}_other_level": levels}
+            self.dims[f"correlation_{name}"] = [f"{name}_level", f"{name}_other_level"]
+            self.dims[f"latent_{name}"] = [f"{name}_level", f"{name}_dimension"]
+
+    @staticmethod
+    def of(column: Any) -> str:
+        return str(column)
+
+
+def _user_scale(
+    posterior: Posterior, space: Space, parameters: Parameters, loo: Any, names: _Names
+) -> dict[str, Any]:
+    rng = np.random.default_rng([posterior.draws.seed, 5])
+    # mu was integrated out; given the other parameters it is normal
+    mean = loo.process_mean + np.sqrt(loo.process_mean_variance) * rng.standard_normal(
+        len(loo.process_mean)
+    )
+    variables = {
+        "mean": posterior.y_mean + posterior.y_scale * mean,
+        "signal_sd": posterior.y_scale * np.sqrt(parameters.variance),
+        "noise_sd": posterior.y_scale * np.sqrt(loo.noise),
+    }
+    if space.quantitative:
+        widths = np.array([column.width for column in space.quantitative])
+        variables["lengthscale"] = parameters.lengthscales * widths
+    if space.qualitative:
+        variables["latent_precision"] = parameters.precisions
+    for column, latents in zip(space.qualitative, parameters.latents, strict=True):
+        with compute.scope():
+            correlation = _correlations(posterior.model.kernel, latents)
+            variables[f"correlation_{names.of(column.name)}"] = np.asarray(correlation)
+    return variables
+
+
+def _statistics(posterior: Posterior) -> dict[str, np.ndarray]:
+    draws, sampling = posterior.draws, posterior.draws.sampling
+    statistics = {"lp": draws.log_densities}
+    if sampling is not None:
+        statistics |= {
+            "diverging": sampling.divergent.ravel(),
+            "acceptance_rate": sampling.acceptance.ravel(),
+            "n_steps": sampling.steps.ravel(),
+        }
+        if not np.isnan(sampling.energy).any():
+            statistics["energy"] = sampling.energy.ravel()
+    return statistics
+
+
+def _all_parameters(model: Model, vectors: np.ndarray, priors: Priors) -> Parameters:
+    return jax.vmap(lambda vector: model.parameters(vector, priors))(vectors)
+
+
+def _correlations(kernel: str, latents: Any) -> jax.Array:
+    return jax.vmap(lambda one: KERNELS[kernel](squared_distances(one, one))[0])(latents)

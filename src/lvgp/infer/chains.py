@@ -1,0 +1,178 @@
+"""Chains side by side on the cores: advancing them, within a budget, until stopped."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from lvgp import compute
+
+State = Any
+
+RUN = 32
+"""Most transitions in one call of a compiled program."""
+_SECONDS_A_RUN = 0.5
+
+
+class Point(NamedTuple):
+    """Where a chain is."""
+
+    vector: Any
+    log_density: Any
+    gradient: Any
+
+
+class Record(NamedTuple):
+    """What happened at each transition of a run."""
+
+    point: Point
+    acceptance: Any
+    steps: Any
+    """Evaluations of the gradient."""
+    step: Any
+    divergent: Any
+    energy: Any
+    """NaN where the dynamics keep none."""
+
+
+Advance = Callable[[State, int, int, int], tuple[State, Record]]
+"""(state, chain, number of the first transition, count) -> (state, record of the run)."""
+
+
+def recorded(
+    transition: Callable[[Array, State], tuple[State, Record]],
+    state: State,
+    parameters: int,
+    count: Array,
+) -> tuple[State, Record]:
+    """Make `count` transitions inside a compiled program; return their records, padded to RUN."""
+    point = Point(jnp.zeros((RUN, parameters)), jnp.zeros(RUN), jnp.zeros((RUN, parameters)))
+    empty = Record(
+        point,
+        acceptance=jnp.zeros(RUN),
+        steps=jnp.zeros(RUN, jnp.int32),
+        step=jnp.zeros(RUN),
+        divergent=jnp.zeros(RUN, bool),
+        energy=jnp.zeros(RUN),
+    )
+
+    def one(index: Array, carry: tuple[State, Record]) -> tuple[State, Record]:
+        state, made = transition(index, carry[0])
+        kept = jax.tree.map(lambda kept, new: kept.at[index].set(new), carry[1], made)
+        return state, kept
+
+    return jax.lax.fori_loop(0, count, one, (state, empty))
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass
+class Chains:
+    """The state of all chains, and the means of advancing them.
+
+    What the chains do is a function of their states and the transitions' numbers only: neither the
+    number of cores nor the lengths of the runs changes a draw.
+    """
+
+    states: list[State]
+    pool: ThreadPoolExecutor
+    deadline: float
+    on_run: Callable[[int, Record], None]
+    """Called after each run, from its thread, with the number of transitions and their record."""
+    made: int = 0
+    """Transitions made by every chain so far."""
+    ended: str = ""
+    """Why there will be no more: "interrupted", "time", or empty while there can be."""
+
+    def advance(self, step: Advance, count: int) -> Record | None:
+        """Make up to `count` transitions of every chain; return records (chains, made, ...).
+
+        Fewer than `count` when the time runs out or the user interrupts; then `ended` says so.
+        """
+        stop = threading.Event()
+        kept: list[list[Record]] = [[] for _ in self.states]
+        futures = [
+            self.pool.submit(self._advance_one, step, chain, count, stop, kept[chain])
+            for chain in range(len(self.states))
+        ]
+        try:
+            self._wait(futures)
+        except KeyboardInterrupt:
+            self.ended = "interrupted"
+            stop.set()
+            wait(futures)
+        except BaseException:
+            stop.set()
+            wait(futures)
+            raise
+        done = [sum(len(jax.tree.leaves(run)[0]) for run in runs) for runs in kept]
+        least = min(done)
+        if least < count and not self.ended:
+            self.ended = "time"
+        self.made += least
+        if least == 0:
+            return None
+        joined = [
+            jax.tree.map(lambda *parts: np.concatenate(parts)[:least], *runs) for runs in kept
+        ]
+        return jax.tree.map(lambda *parts: np.stack(parts), *joined)
+
+    def _wait(self, futures: list[Future[None]]) -> None:
+        # waiting in short spells lets an interrupt from the keyboard through on every platform
+        pending = set(futures)
+        while pending:
+            finished, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
+            for future in finished:
+                future.result()
+
+    def _advance_one(
+        self, step: Advance, chain: int, count: int, stop: threading.Event, kept: list[Record]
+    ) -> None:
+        """Advance one chain run by run; runs are short enough to stop soon when asked."""
+        made, size = 0, 1
+        with compute.scope():
+            while made < count and not stop.is_set() and time.perf_counter() < self.deadline:
+                run = min(size, count - made, RUN)
+                begun = time.perf_counter()
+                state, record = step(self.states[chain], chain, self.made + made, run)
+                record = jax.tree.map(lambda part: np.asarray(part)[:run], record)  # noqa: B023
+                took = (time.perf_counter() - begun) / run
+                self.states[chain] = state
+                kept.append(record)
+                made += run
+                size = max(1, min(2 * size, int(_SECONDS_A_RUN / max(took, 1e-6))))
+                self.on_run(run, record)
+
+
+@contextmanager
+def side_by_side(
+    states: list[State],
+    workers: int | None,
+    deadline: float,
+    on_run: Callable[[int, Record], None],
+) -> Iterator[Chains]:
+    """Yield chains that advance on `workers` threads (by default all cores)."""
+    # LAPACK's own threads would fight with the chains over the cores
+    with compute.one_blas_thread(), ThreadPoolExecutor(workers or cores()) as pool:
+        yield Chains(states, pool, deadline, on_run)
+
+
+def joined(records: list[Record]) -> Record:
+    """Return records (chains, transitions, ...) one after the other."""
+    return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *records)

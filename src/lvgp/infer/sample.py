@@ -1,0 +1,208 @@
+"""Full Bayes: chains of draws from the one log density, until they are good enough."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lvgp.errors import LVGPError, NumericalError, NumericalWarning, warn
+from lvgp.infer.chains import Chains, Point, Record, joined, side_by_side
+from lvgp.infer.convergence import (
+    LEAST_ESS,
+    MOST_R_HAT,
+    identified,
+    layout,
+    measure,
+    reached,
+)
+from lvgp.infer.draws import Convergence, Draws, Sampling
+from lvgp.infer.microcanonical import Microcanonical
+from lvgp.infer.nuts import Nuts
+from lvgp.infer.optimize import JITTERS, starting_points
+from lvgp.model import Model, Rows
+from lvgp.priors import Priors
+from lvgp.progress import SamplingBar, sampling_bar
+
+FEWEST_DRAWS = 50
+"""Draws of each chain below which an interrupted run is not worth keeping."""
+_FIRST_CHECK = 150
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is asked of the chains, and when to give up."""
+
+    sampler: str
+    """ "microcanonical" or "nuts"."""
+    chains: int
+    warmup: int
+    draws: int
+    """Most draws of each chain."""
+    target_accept: float
+    seconds: float
+    maps_too: bool
+    """Whether the latent maps must converge as well as the predictions."""
+
+
+def sample(
+    model: Model,
+    rows: Rows,
+    priors: Priors,
+    budget: Budget,
+    seed: int,
+    progress: bool = False,
+    workers: int | None = None,
+) -> Draws:
+    """Return draws from the posterior, sampled until good enough or until the budget ends.
+
+    The draws depend on `seed` and `budget` only, not on `workers`, the number of chains advanced
+    side by side; unless the time limit or the user ends the run.
+    """
+    begun = time.perf_counter()
+    rows, vectors = _first_points(model, rows, priors, budget.chains, seed)
+    sampler = _sampler(model, rows, priors, budget, seed)
+    with (
+        sampling_bar(budget.chains, budget.warmup, budget.draws, progress) as bar,
+        side_by_side(sampler.begin(vectors), workers, begun + budget.seconds, bar.on_run) as chains,
+    ):
+        sampler.warm_up(chains, budget.warmup)
+        warmed = time.perf_counter()
+        record, found = _collected(model, rows, priors, budget, sampler, chains, bar)
+    sampling = Sampling(
+        sampler=budget.sampler,
+        warmup=budget.warmup,
+        acceptance=record.acceptance,
+        steps=record.steps,
+        divergent=record.divergent,
+        energy=record.energy,
+        step_sizes=tuple(record.step.mean(axis=1).tolist()),
+        length=sampler.length,
+        most_steps=sampler.most_steps,
+        ended=chains.ended,
+        convergence=found,
+        gradients=bar.gradients,
+        seconds=time.perf_counter() - begun,
+        warmup_seconds=warmed - begun,
+    )
+    return Draws(
+        method="bayes",
+        vectors=record.point.vector.reshape(-1, model.size),
+        log_densities=record.point.log_density.ravel(),
+        seed=seed,
+        jitter=float(rows.jitter),
+        sampling=sampling,
+    )
+
+
+def _sampler(
+    model: Model, rows: Rows, priors: Priors, budget: Budget, seed: int
+) -> Microcanonical | Nuts:
+    seeds = np.random.SeedSequence([seed, 2]).generate_state(budget.chains)
+    keys = [jax.random.key(int(chain_seed)) for chain_seed in seeds]
+    if budget.sampler == "nuts":
+        return Nuts(model, rows, priors, keys, budget.target_accept, budget.warmup)
+    return Microcanonical(model, rows, priors, keys, budget.target_accept)
+
+
+def _first_points(
+    model: Model, rows: Rows, priors: Priors, chains: int, seed: int
+) -> tuple[Rows, np.ndarray]:
+    """Return a point of finite density for each chain, spread over the prior.
+
+    When the covariance is not positive definite at most of them, jitter is added to the noise.
+    """
+    candidates = starting_points(model, priors, 4 * chains, seed)
+    for jitter in JITTERS:
+        rows = rows._replace(jitter=jnp.asarray(jitter, dtype=rows.y.dtype))
+        densities = np.array([_log_density(model, point, rows, priors) for point in candidates])
+        usable = candidates[np.isfinite(densities)]
+        if len(usable) >= chains:
+            if jitter:
+                warn(
+                    f"the covariance was not positive definite; {jitter:g} (on the scale of "
+                    "standardised y) was added to the noise variance. Near-duplicate rows, or a "
+                    "noise floor of zero, are the usual reason",
+                    NumericalWarning,
+                )
+            return rows, usable[:chains]
+    raise NumericalError(
+        f"the covariance of the training rows is not positive definite where the chains should "
+        f"start, even with {JITTERS[-1]:g} added to the noise variance. Remove near-duplicate "
+        "rows, check y for outliers, or raise noise_floor in Priors"
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_density(model: Model, vector: jax.Array, rows: Rows, priors: Priors) -> jax.Array:
+    return model.log_density(vector, rows, priors)
+
+
+def _collected(
+    model: Model,
+    rows: Rows,
+    priors: Priors,
+    budget: Budget,
+    sampler: Microcanonical | Nuts,
+    chains: Chains,
+    bar: SamplingBar,
+) -> tuple[Record, Convergence]:
+    """Sample in rounds until the quantities of interest are known well enough.
+
+    When to look next depends on the draws alone, never on the clock.
+    """
+    places = layout(model, int(np.asarray(rows.mask).sum()))
+    interest = np.ones(places.size, bool) if budget.maps_too else ~places.for_maps
+    records: list[Record] = []
+    values: list[np.ndarray] = []
+    made, goal = 0, min(_FIRST_CHECK, budget.draws)
+    _refuse_if_too_short(made, chains, budget)
+    while not chains.ended:
+        bar.sampling(goal)
+        record = chains.advance(sampler.advance, goal - made)
+        if record is not None:
+            records.append(record)
+            values.append(_identified_by_chain(model, record.point, rows, priors))
+            made += record.acceptance.shape[1]
+        _refuse_if_too_short(made, chains, budget)
+        found = measure(np.concatenate(values, axis=1))
+        bar.status(found.ess_bulk[interest].min(), found.r_hat[interest].max())
+        if reached(found, interest):
+            chains.ended = "converged"
+        elif made >= budget.draws and not chains.ended:
+            chains.ended = "draws"
+        goal = min(budget.draws, _next_look(made, found, interest))
+    return joined(records), found
+
+
+def _identified_by_chain(model: Model, point: Point, rows: Rows, priors: Priors) -> np.ndarray:
+    pairs = zip(point.vector, point.log_density, strict=True)
+    return np.stack([identified(model, *pair, rows, priors) for pair in pairs])
+
+
+def _next_look(made: int, found: Convergence, interest: np.ndarray) -> int:
+    """Return the number of draws at which the chains may be good enough.
+
+    ESS grows, and R-hat - 1 shrinks, in proportion to the number of draws.
+    """
+    short = LEAST_ESS / np.nanmin(found.ess_bulk[interest])
+    apart = (np.nanmax(found.r_hat[interest]) - 1.0) / (MOST_R_HAT - 1.0)
+    growth = min(1.6, max(1.2, 1.05 * short, 1.05 * apart))
+    return int(np.ceil(made * growth / 10.0)) * 10
+
+
+def _refuse_if_too_short(made: int, chains: Chains, budget: Budget) -> None:
+    """Raise when time or patience ended before there were draws worth keeping."""
+    if made >= min(FEWEST_DRAWS, budget.draws) or not chains.ended:
+        return
+    if chains.ended == "interrupted":
+        raise KeyboardInterrupt
+    raise LVGPError(
+        f"the time limit of {budget.seconds:g} s ended with {made} draws in each chain after "
+        f"{chains.made - made} of {budget.warmup} warm-up transitions: too few to predict from. "
+        'Raise time_limit, or use method="vi"'
+    )

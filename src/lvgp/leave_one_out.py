@@ -1,0 +1,98 @@
+"""Each training row predicted from all the others, without fitting again.
+
+Given a draw of the parameters, the prediction of row i from the other rows is closed form: with
+C the covariance of y (mu integrated out), it is normal with mean y_i - [C^-1 y]_i / [C^-1]_ii and
+variance 1 / [C^-1]_ii. The draws follow the posterior given all rows; importance weights
+1 / p(y_i | other rows, draw), smoothed by ArviZ (PSIS), turn them into draws without row i.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lvgp import compute, exact
+from lvgp.mixture import Components
+from lvgp.model import Model, Rows
+from lvgp.posterior import Posterior
+from lvgp.priors import Priors
+
+
+class Pointwise(NamedTuple):
+    """For each draw and training row, the prediction from the other rows; y standardised."""
+
+    means: Any
+    variances: Any
+    """Of a new response: noise included."""
+    noise: Any
+    """Noise variance, one for each draw."""
+    process_mean: Any
+    """Posterior mean of mu, one for each draw."""
+    process_mean_variance: Any
+
+    def log_densities(self, y: np.ndarray) -> np.ndarray:
+        """Return log p(y_i | other rows, draw)."""
+        return -0.5 * (
+            np.log(2.0 * np.pi * self.variances) + (y - self.means) ** 2 / self.variances
+        )
+
+
+def pointwise(posterior: Posterior, vectors: np.ndarray) -> Pointwise:
+    """Return the leave-one-out predictions given each of the parameter vectors."""
+    with compute.scope(), compute.one_blas_thread():
+        found = _pointwise(
+            posterior.model, compute.padded_batch(vectors), posterior.rows, posterior.priors
+        )
+        kept = Pointwise(*(np.asarray(part)[: len(vectors)] for part in found))
+    rows = len(posterior.y)
+    return kept._replace(means=kept.means[:, :rows], variances=kept.variances[:, :rows])
+
+
+@partial(jax.jit, static_argnums=0)
+def _pointwise(model: Model, vectors: jax.Array, rows: Rows, priors: Priors) -> Pointwise:
+    def one(vector: jax.Array) -> Pointwise:
+        conditioned = model.condition(vector, rows, priors)
+        inverse_factor = exact.triangular_inverse(conditioned.cholesky)
+        precision = jnp.sum(inverse_factor**2, axis=0)
+        precision -= conditioned.mean_variance * conditioned.ones_weights**2
+        noise = model.parameters(vector, priors).noise + rows.jitter
+        return Pointwise(
+            rows.y - conditioned.weights / precision,
+            1.0 / precision,
+            noise,
+            conditioned.mean,
+            conditioned.mean_variance,
+        )
+
+    return jax.lax.map(one, vectors)
+
+
+class LeftOut(NamedTuple):
+    """The mixture that predicts each training row from the others, on the user's scale."""
+
+    components: Components
+    weights: np.ndarray
+    """(draws, rows), summing to 1 over draws."""
+    pareto_k: np.ndarray
+    """Above 0.7 the weights cannot be trusted; NaN for a point estimate, which has none."""
+
+
+def leave_one_out(posterior: Posterior, include_noise: bool) -> LeftOut:
+    """Return the leave-one-out mixture of every training row."""
+    found = pointwise(posterior, posterior.draws.vectors[posterior.kept])
+    variances = found.variances if include_noise else found.variances - found.noise[:, None]
+    components = Components(
+        posterior.y_mean + posterior.y_scale * found.means,
+        posterior.y_scale * np.sqrt(np.maximum(variances, 0.0)),
+    )
+    if len(found.means) == 1:
+        return LeftOut(components, np.ones((1, 1)), np.full(len(posterior.y), np.nan))
+    import arviz
+
+    log_ratios = -found.log_densities(posterior.y)
+    log_weights, pareto_k = arviz.psislw(log_ratios.T)
+    return LeftOut(components, np.exp(np.asarray(log_weights)).T, np.asarray(pareto_k))
