@@ -107,12 +107,12 @@ def test_predictions_match_textbook_formulas(name):
     posterior = Posterior(model, Priors(), draws, Encoded(x, t), y, y_mean=3.0, y_scale=2.0)
     new = Encoded(x_new, t_new)
     mean, covariance = independent.predict(model, vector, (x, t), y, (x_new, t_new))
-    ours, sd = posterior.mean_and_sd(new)
+    ours, sd, _ = posterior.summary(new, np.empty(0))
     np.testing.assert_allclose(ours, 3 + 2 * mean, rtol=1e-9)
     np.testing.assert_allclose(sd, 2 * np.sqrt(np.diag(covariance)), rtol=1e-8)
     ours, ours_covariance = posterior.mean_and_covariance(new)
     np.testing.assert_allclose(ours, 3 + 2 * mean, rtol=1e-9)
     np.testing.assert_allclose(ours_covariance, 4 * covariance, rtol=1e-7, atol=1e-9)
     noise = independent.unpack(model, vector)["noise"]
-    _, noisy = posterior.mean_and_sd(new, include_noise=True)
+    noisy = posterior.summary(new, np.empty(0), include_noise=True).sd
     np.testing.assert_allclose(noisy**2, sd**2 + 4 * noise, rtol=1e-9)

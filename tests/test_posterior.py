@@ -1,12 +1,17 @@
 """The predictive mixture: moments and quantiles of several draws."""
 
+import dataclasses
+
+import independent
 import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from lvgp.infer.draws import Draws
+from lvgp import exact
+from lvgp.infer.draws import Convergence, Draws, Sampling
+from lvgp.mixture import Components, mixture_quantile
 from lvgp.model import Model
-from lvgp.posterior import Components, Posterior, mixture_quantile
+from lvgp.posterior import Posterior
 from lvgp.priors import Priors
 from lvgp.space import Encoded
 
@@ -55,6 +60,24 @@ def test_quantiles_agree_with_the_papers_sampling_algorithm():
             assert abs(share - probability) < 5 * error
 
 
+CHAINS = Sampling(
+    sampler="nuts",
+    warmup=10,
+    acceptance=np.ones((4, 1200)),
+    steps=np.ones((4, 1200), int),
+    divergent=np.zeros((4, 1200), bool),
+    energy=np.full((4, 1200), np.nan),
+    step_sizes=(1.0,) * 4,
+    length=1.0,
+    most_steps=100,
+    ended="converged",
+    convergence=Convergence(np.ones(1), np.ones(1), np.ones(1)),
+    gradients=1,
+    seconds=1.0,
+    warmup_seconds=0.5,
+)
+
+
 @pytest.fixture(scope="module")
 def several_draws():
     rng = np.random.default_rng(0)
@@ -78,7 +101,7 @@ def test_mixture_moments_combine_the_single_draws(several_draws):
     moments = [single.mean_and_covariance(NEW) for single in singles]
     means = np.array([mean for mean, _ in moments])
     covariance = np.mean([c for _, c in moments], axis=0) + np.cov(means.T, bias=True)
-    mean, sd = several_draws.mean_and_sd(NEW)
+    mean, sd, _ = several_draws.summary(NEW, np.empty(0))
     np.testing.assert_allclose(mean, means.mean(axis=0), rtol=1e-10)
     np.testing.assert_allclose(sd, np.sqrt(np.diag(covariance)), rtol=1e-8)
     joint_mean, joint_covariance = several_draws.mean_and_covariance(NEW)
@@ -101,8 +124,112 @@ def test_joint_draws_have_the_mixtures_moments(several_draws):
 def test_long_tables_give_the_same_as_short_ones(several_draws):
     rng = np.random.default_rng(2)
     long = Encoded(rng.random((2500, 1)), rng.integers(0, 4, (2500, 1)))
-    mean, sd = several_draws.mean_and_sd(long)
+    mean, sd, quantiles = several_draws.summary(long, np.array([0.1, 0.9]))
     for chosen in (slice(0, 3), slice(1022, 1027), slice(2497, 2500)):
-        part = several_draws.mean_and_sd(Encoded(long.x[chosen], long.t[chosen]))
-        np.testing.assert_allclose(part[0], mean[chosen], rtol=1e-11)
-        np.testing.assert_allclose(part[1], sd[chosen], rtol=1e-8)
+        few = Encoded(long.x[chosen], long.t[chosen])
+        part = several_draws.summary(few, np.array([0.1, 0.9]))
+        np.testing.assert_allclose(part.mean, mean[chosen], rtol=1e-11)
+        np.testing.assert_allclose(part.sd, sd[chosen], rtol=1e-8)
+        np.testing.assert_allclose(part.quantiles, quantiles[chosen], rtol=1e-8)
+
+
+def test_factors_that_do_not_fit_in_memory_are_computed_block_by_block(several_draws, monkeypatch):
+    expected = several_draws.summary(NEW, np.array([0.3]))
+    joint = several_draws.mean_and_covariance(NEW)
+    one = 8 * exact.padded_size(12) ** 2
+    monkeypatch.setattr("lvgp.posterior._CACHED_BYTES", 0)
+    monkeypatch.setattr("lvgp.posterior._BLOCK_BYTES", 2 * one)
+    blockwise = dataclasses.replace(several_draws)
+    for ours, whole in zip(blockwise.summary(NEW, np.array([0.3])), expected, strict=True):
+        np.testing.assert_allclose(ours, whole, rtol=1e-12)
+    for ours, whole in zip(blockwise.mean_and_covariance(NEW), joint, strict=True):
+        np.testing.assert_allclose(ours, whole, rtol=1e-9, atol=1e-12)
+    assert "_cached_blocks" not in vars(blockwise)
+
+
+def test_at_most_1000_draws_are_predicted_from_as_many_of_each_chain():
+    draws = Draws("bayes", np.zeros((4800, 3)), np.zeros(4800), seed=0, sampling=CHAINS)
+    kept = draws.thinned(1000)
+    assert len(kept) == len(set(kept)) == 1000
+    assert (np.bincount(kept // 1200) == 250).all()
+    assert {0, 1199, 1200, 4799} <= set(kept)
+
+
+# levels without data
+
+
+def drawn_by_hand(posterior, draw, level_latents, x):
+    """Mean and variance of f at x for a level at the given latents, from the textbook formulas."""
+    vector = posterior.draws.vectors[draw]
+    parameters = independent.unpack(posterior.model, vector)
+    parameters["z"] = [np.vstack([parameters["z"][0], level_latents])]
+    train, new = tuple(posterior.training[:2]), (x, np.full((len(x), 1), 4))
+    C = independent.kernel("rbf", train, train, parameters) + 1.0
+    C += parameters["noise"] * np.eye(len(posterior.y))
+    cross = independent.kernel("rbf", new, train, parameters) + 1.0
+    mean = cross @ np.linalg.solve(C, posterior.y)
+    explained = np.einsum("ij,ji->i", cross, np.linalg.solve(C, cross.T))
+    return mean, parameters["sigma2"] + 1.0 - explained
+
+
+def test_unknown_level_is_integrated_over_its_prior_given_gamma(several_draws):
+    """Against 4000 latents a draw from N(0, 1 / (L gamma)), by hand. 512 + 20 000 draws; five
+    standard errors on 3 means: false alarms below 2e-6."""
+    x = np.array([[0.1], [0.5], [0.9]])
+    found = several_draws.summary(Encoded(x, np.full((3, 1), 4), (("new",),)), np.empty(0))
+    rng = np.random.default_rng(5)
+    means, variances = [], []
+    for draw in range(5):
+        gamma = np.exp(several_draws.draws.vectors[draw, 3])
+        for _ in range(400):
+            latents = rng.standard_normal(2) / np.sqrt(4 * gamma)
+            mean, variance = drawn_by_hand(several_draws, draw, latents, x)
+            means.append(mean)
+            variances.append(variance)
+    means, variances = np.array(means), np.array(variances)
+    expected = 10 + 4 * means.mean(axis=0)
+    error = 4 * means.std(axis=0) * np.sqrt(1 / 512 + 1 / 2000)
+    assert (np.abs(found.mean - expected) < 5 * error).all()
+    sd = 4 * np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+    np.testing.assert_allclose(found.sd, sd, rtol=0.15)
+    # the levels with data are known better
+    known = several_draws.summary(Encoded(x, np.zeros((3, 1), int)), np.empty(0))
+    assert (found.sd > known.sd).all()
+
+
+def test_a_row_with_an_unknown_level_is_predicted_the_same_in_any_company(several_draws):
+    x = np.array([[0.2], [0.7]])
+    alone = several_draws.summary(Encoded(x[1:], np.array([[4]]), (("b",),)), np.array([0.05]))
+    together = several_draws.summary(
+        Encoded(x, np.array([[4], [5]]), (("a", "b"),)), np.array([0.05])
+    )
+    np.testing.assert_allclose(alone.quantiles[0], together.quantiles[1], rtol=1e-9)
+    assert together.mean[0] != pytest.approx(together.mean[1])
+
+
+def test_joint_draws_share_the_latents_of_an_unknown_level(several_draws):
+    """Rows of one unknown level at the same x are the same f; of two levels they are not."""
+    x = np.full((3, 1), 0.4)
+    samples = several_draws.sample(Encoded(x, np.array([[4], [4], [5]]), (("a", "b"),)), 50, seed=0)
+    np.testing.assert_allclose(samples[0], samples[1], atol=1e-5)
+    assert np.abs(samples[0] - samples[2]).min() > 1e-5
+
+
+def test_declared_level_without_rows_widens_the_intervals_of_a_point_estimate(several_draws):
+    training = several_draws.training
+    seen = training.t[:, 0] != 3
+    kept = Encoded(training.x[seen], training.t[seen])
+    vector = several_draws.draws.vectors[[0]].copy()
+    vector[:, -2:] = 0.0  # where the optimiser leaves it
+    estimate = dataclasses.replace(
+        several_draws,
+        training=kept,
+        y=several_draws.y[seen],
+        draws=Draws("map", vector, np.zeros(1), seed=0),
+    )
+    x = np.array([[0.5]])
+    empty = estimate.summary(Encoded(x, np.array([[3]])), np.empty(0))
+    at_centre = dataclasses.replace(
+        estimate, draws=Draws("bayes", vector, np.zeros(1), seed=0)
+    ).summary(Encoded(x, np.array([[3]])), np.empty(0))
+    assert empty.sd[0] > 1.2 * at_centre.sd[0]

@@ -224,11 +224,8 @@ def test_warning_turned_into_an_error_leaves_no_trace():
 @pytest.mark.parametrize(
     "options",
     [
-        {"method": "bayes"},
-        {"method": "vi"},
         {"approximation": "fitc"},
         {"approximation": "vfe"},
-        {"unknown_levels": "prior"},
     ],
 )
 def test_what_is_not_there_yet_says_so(options):

@@ -25,6 +25,8 @@ _SETTINGS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": 0,
 }
+ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
+"""Compiler options of programs that run side by side, one on each core."""
 
 
 class _Shared:

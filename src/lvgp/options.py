@@ -19,7 +19,7 @@ from lvgp.space import Space
 from lvgp.table import column_keys
 
 SAMPLERS = ("auto", "microcanonical", "nuts")
-_WARMUP = {"microcanonical": 500, "nuts": 1000}
+_WARMUP = {"microcanonical": 250, "nuts": 1000}
 _TARGET_ACCEPT = {
     "microcanonical": microcanonical.TARGET_ACCEPT,
     "nuts": nuts.TARGET_ACCEPT,

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpyro.diagnostics import effective_sample_size, gelman_rubin
+from scipy.special import ndtri
 
 from lvgp import compute
 from lvgp.infer.draws import Convergence
@@ -98,32 +101,58 @@ def reached(found: Convergence, of_interest: np.ndarray) -> bool:
     )
 
 
+class Glance(NamedTuple):
+    """A quick estimate of effective sample size and R-hat of every quantity."""
+
+    ess: np.ndarray
+    r_hat: np.ndarray
+
+
+def glance(values: np.ndarray) -> Glance:
+    """Return what `measure` returns, nearly, of all quantities at once: eight times as fast.
+
+    Rank-normalised and split as ArviZ does it; NumPyro's estimators. Chains are steered by this
+    and judged by `measure`.
+    """
+    halves = _halved(values)
+    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
+    bulk, tails = _normal_scores(halves), _normal_scores(folded)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ess = effective_sample_size(bulk)
+        r_hat = np.maximum(gelman_rubin(bulk), gelman_rubin(tails))
+    still = np.ptp(values, axis=(0, 1)) == 0.0
+    return Glance(np.where(still, float(values[..., 0].size), ess), np.where(still, 1.0, r_hat))
+
+
+def _halved(values: np.ndarray) -> np.ndarray:
+    half = values.shape[1] // 2
+    return np.concatenate([values[:, :half], values[:, -half:]])
+
+
+def _normal_scores(values: np.ndarray) -> np.ndarray:
+    """Replace each value by the normal quantile of its rank among all chains' draws."""
+    flat = values.reshape(-1, values.shape[-1])
+    ranks = flat.argsort(axis=0).argsort(axis=0) + 1.0
+    return ndtri((ranks - 0.375) / (len(flat) + 0.25)).reshape(values.shape)
+
+
 def measure(values: np.ndarray) -> Convergence:
     """Return rank-normalised split R-hat, bulk and tail ESS of values (chains, draws, quantities).
 
-    With a single chain R-hat compares its halves, which shows less than several chains do.
-    A quantity that never moves (a correlation that rounds to 1) is known exactly: it counts as
-    converged.
+    A single chain is compared with itself, half with half. A quantity that never moves (a
+    correlation that rounds to 1) is known exactly: it counts as converged.
     """
-    return Convergence(
-        bulk_ess(values), _through_arviz("tail", values), _through_arviz("r_hat", values)
-    )
-
-
-def bulk_ess(values: np.ndarray) -> np.ndarray:
-    """Return the rank-normalised bulk effective sample size of each quantity."""
-    return _through_arviz("bulk", values)
-
-
-def _through_arviz(what: str, values: np.ndarray) -> np.ndarray:
-    import arviz
-
+    if len(values) == 1:
+        values = _halved(values)
     chains, draws, quantities = values.shape
-    still = np.ptp(values.reshape(-1, quantities), axis=0) == 0.0
-    result = np.full(quantities, 1.0 if what == "r_hat" else float(chains * draws))
-    if still.all():
-        return result
-    data = arviz.convert_to_dataset({"value": values[..., ~still]})
-    found = arviz.rhat(data) if what == "r_hat" else arviz.ess(data, method=what)
-    result[~still] = found["value"].values
-    return result
+    moving = np.ptp(values, axis=(0, 1)) > 0.0
+    exact = float(chains * draws)
+    found = Convergence(*(np.full(quantities, still) for still in (exact, exact, 1.0)))
+    if moving.any():
+        import arviz
+
+        data = arviz.convert_to_dataset({"value": values[..., moving]})
+        found.ess_bulk[moving] = arviz.ess(data, method="bulk")["value"].values
+        found.ess_tail[moving] = arviz.ess(data, method="tail")["value"].values
+        found.r_hat[moving] = arviz.rhat(data)["value"].values
+    return found

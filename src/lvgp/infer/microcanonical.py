@@ -27,14 +27,17 @@ from blackjax.mcmc.integrators import IntegratorState, isokinetic_velocity_verle
 from blackjax.util import generate_unit_vector
 from jax import Array
 
+from lvgp import compute
 from lvgp.infer.chains import Chains, Point, Record, joined, recorded
-from lvgp.infer.convergence import bulk_ess, identified
+from lvgp.infer.convergence import glance, identified
 from lvgp.model import Model, Rows
 from lvgp.priors import Priors
 
 MOST_STEPS = 1000
 TARGET_ACCEPT = 0.85
-_WORTH = 0.4
+_WORTH = 0.5
+_SHORTEST = 0.3
+"""Trajectories are between this and 2 - this times their mean length."""
 _SHORTEST_STEP = 0.5
 
 
@@ -52,7 +55,7 @@ def start(model: Model, vector: Array, rows: Rows, priors: Priors) -> Point:
     return Point(vector, *jax.value_and_grad(model.log_density)(vector, rows, priors))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=compute.ONE_THREAD)
 def advance(
     model: Model,
     point: Point,
@@ -80,7 +83,10 @@ def advance(
         keys = jax.random.split(jax.random.fold_in(key, first + index), 4)
         # a step that suits most of the density is too long for its narrow parts
         step = tuning.step * jax.random.uniform(keys[0], minval=_SHORTEST_STEP)
-        wanted = jnp.ceil(2.0 * jax.random.uniform(keys[1]) * tuning.length / step)
+        length = tuning.length * jax.random.uniform(
+            keys[1], minval=_SHORTEST, maxval=2.0 - _SHORTEST
+        )
+        wanted = jnp.ceil(length / step)
         steps = jnp.clip(wanted, 1, MOST_STEPS).astype(jnp.int32)
         propose = adjusted_mclmc_proposal(
             lambda state, size, _length, _key: integrate(state, size), step, jnp.inf, steps
@@ -147,7 +153,7 @@ class Microcanonical:
 
         In twenty parts. The step follows the acceptance after each, the metric is measured anew
         from the latest half of the transitions as these grow in number, the length of trajectories
-        three times; the last parts settle the step.
+        twice, once there is a metric; the last parts settle the step.
         """
         history: list[Record] = []
         settled = []
@@ -161,9 +167,10 @@ class Microcanonical:
             self._move_step(record.acceptance, gain=2.0 if part <= 4 else 1.0)
             if part in (2, 3, 4, 6, 8, 12, 16):
                 self._measure_metric(joined(history[-max(1, len(history) // 2) :]).point)
-            if part == 4:
-                self.tuning = self.tuning._replace(length=3.0 * math.sqrt(self._model.size))
-            if part in (8, 12, 16):
+            if part in (4, 8):
+                grown = (1.5 if part == 4 else 4.0) * math.sqrt(self._model.size)
+                self.tuning = self.tuning._replace(length=grown)
+            if part in (12, 16):
                 self._move_length(joined(history[-4:]).point)
             if part > 16:
                 settled.append(math.log(self.tuning.step))
@@ -187,6 +194,7 @@ class Microcanonical:
         )
         if values.shape[1] < 8:
             return
-        worth = float(np.median(bulk_ess(values))) / values[..., 0].size
-        change = min(2.0, max(0.5, _WORTH / worth))
+        worth = float(np.median(glance(values).ess)) / values[..., 0].size
+        # the root damps the noise of an estimate from few draws
+        change = min(1.7, max(0.6, math.sqrt(_WORTH / worth)))
         self.tuning = self.tuning._replace(length=self.tuning.length * change)

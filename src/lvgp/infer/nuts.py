@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from numpyro.infer.hmc import hmc
 
+from lvgp import compute
 from lvgp.infer.chains import Chains, Point, Record, recorded
 from lvgp.model import Model, Rows
 from lvgp.priors import Priors
@@ -36,7 +37,7 @@ def start(
     return _kernel(model, warmup, vector, key, target_accept, rows, priors)[0]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=compute.ONE_THREAD)
 def advance(
     model: Model,
     warmup: int,

@@ -15,6 +15,7 @@ from lvgp.infer.chains import Chains, Point, Record, joined, side_by_side
 from lvgp.infer.convergence import (
     LEAST_ESS,
     MOST_R_HAT,
+    glance,
     identified,
     layout,
     measure,
@@ -169,13 +170,17 @@ def _collected(
             values.append(_identified_by_chain(model, record.point, rows, priors))
             made += record.acceptance.shape[1]
         _refuse_if_too_short(made, chains, budget)
-        found = measure(np.concatenate(values, axis=1))
-        bar.status(found.ess_bulk[interest].min(), found.r_hat[interest].max())
-        if reached(found, interest):
-            chains.ended = "converged"
-        elif made >= budget.draws and not chains.ended:
+        everything = np.concatenate(values, axis=1)
+        seen = glance(everything)
+        least, most = seen.ess[interest].min(), seen.r_hat[interest].max()
+        bar.status(least, most)
+        if made >= budget.draws and not chains.ended:
             chains.ended = "draws"
-        goal = min(budget.draws, _next_look(made, found, interest))
+        if chains.ended or (least >= LEAST_ESS and most < MOST_R_HAT):
+            found = measure(everything)
+            if reached(found, interest):
+                chains.ended = "converged"
+        goal = min(budget.draws, _next_look(made, least, most))
     return joined(records), found
 
 
@@ -184,14 +189,13 @@ def _identified_by_chain(model: Model, point: Point, rows: Rows, priors: Priors)
     return np.stack([identified(model, *pair, rows, priors) for pair in pairs])
 
 
-def _next_look(made: int, found: Convergence, interest: np.ndarray) -> int:
+def _next_look(made: int, least_ess: float, most_r_hat: float) -> int:
     """Return the number of draws at which the chains may be good enough.
 
     ESS grows, and R-hat - 1 shrinks, in proportion to the number of draws.
     """
-    short = LEAST_ESS / np.nanmin(found.ess_bulk[interest])
-    apart = (np.nanmax(found.r_hat[interest]) - 1.0) / (MOST_R_HAT - 1.0)
-    growth = min(1.6, max(1.2, 1.05 * short, 1.05 * apart))
+    short, apart = LEAST_ESS / least_ess, (most_r_hat - 1.0) / (MOST_R_HAT - 1.0)
+    growth = min(1.5, max(1.1, short, apart))
     return int(np.ceil(made * growth / 10.0)) * 10
 
 

@@ -1,0 +1,242 @@
+"""Full Bayes: the paper's way of sampling beside ours, in one run.
+
+The paper's way: a plain NumPyro program, autodiff, NUTS with 1500 + 1500 transitions, tree depth 7,
+one chain. Ours: the default of method="bayes" (4 chains until R-hat < 1.01 and ESS >= 400). Both on
+the same density and judged on the same identified quantities (hyperparameters, all pairwise level
+correlations, the log density, predictive means at the training rows). CPU seconds cover warm-up and
+sampling without compilation, everything on one core. Wall seconds cover compilation too; the wall
+time and the time to ESS 400 of our way are taken in a second process with all cores, the latter
+with compiled programs warm.
+
+    python benchmarks/sampling.py [case ...]
+
+Needs LVGP_DATA for the M2AX cases. Writes benchmarks/results/sampling.json.
+"""
+
+from __future__ import annotations
+
+import os
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+os.environ["LVGP_CACHE"] = "off"
+ALL_CORES = "--all-cores"
+
+import sys
+
+if ALL_CORES not in sys.argv and hasattr(os, "sched_setaffinity"):
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+
+import json
+import math
+import subprocess
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import tables
+from numpyro.infer.hmc import hmc
+from numpyro.infer.util import initialize_model
+
+from lvgp import compute, options
+from lvgp.infer import convergence
+from lvgp.infer.sample import sample
+from lvgp.model import pack_rows
+from lvgp.priors import Priors
+
+PRIORS = Priors()
+WARMUP, DRAWS, DEPTH = 1500, 1500, 7
+RESULTS = Path(__file__).parent / "results" / "sampling.json"
+COLUMNS = [
+    "wall",
+    "cpu",
+    "gradients",
+    "min_ess",
+    "median_ess",
+    "max_r_hat",
+    "min_ess_per_cpu",
+    "time_to_400",
+]
+CASES = {
+    "m2ax shear": lambda: tables.m2ax("shear"),
+    "m2ax bulk": lambda: tables.m2ax("bulk"),
+    "borehole 32": lambda: tables.problem("borehole", 2),
+    "borehole 64": lambda: tables.problem("borehole", 4),
+    "otl_circuit 72": lambda: tables.problem("otl_circuit", 4),
+}
+
+
+def plain_program(model, x, t, y):
+    """The model as one writes it in NumPyro, mu sampled with the rest."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, PRIORS.mean_sd))
+    log_variance = numpyro.sample("log_variance", dist.Normal(0.0, 1.0))
+    noise = numpyro.sample("noise", dist.HalfCauchy(PRIORS.noise_scale))
+    features = []
+    if model.n_quantitative:
+        anywhere = dist.ImproperUniform(dist.constraints.real_vector, (), (model.n_quantitative,))
+        log_lengthscales = numpyro.sample("log_lengthscales", anywhere)
+        outside = jnp.maximum(jnp.abs(log_lengthscales) - math.log(10.0), 0.0)
+        numpyro.factor("tails", -0.5 * jnp.sum((outside / PRIORS.lengthscale_tail_sd) ** 2))
+        features.append(x / jnp.exp(log_lengthscales))
+    for j, (levels, dim) in enumerate(zip(model.n_levels, model.latent_dims, strict=True)):
+        gamma = numpyro.sample(f"gamma_{j}", dist.Gamma(PRIORS.alpha, PRIORS.alpha - 1.0))
+        raw = numpyro.sample(f"raw_{j}", dist.Normal(0.0, 1.0).expand([levels, dim]).to_event(2))
+        features.append((raw / jnp.sqrt(levels * gamma))[t[:, j]])
+    points = jnp.concatenate(features, axis=1)
+    squared = jnp.sum((points[:, None] - points[None]) ** 2, axis=-1)
+    covariance = jnp.exp(log_variance) * jnp.exp(-0.5 * squared)
+    covariance += (PRIORS.noise_floor + noise) * jnp.eye(len(y))
+    numpyro.sample("y", dist.MultivariateNormal(mu, covariance_matrix=covariance), obs=y)
+
+
+def as_vectors(model, draws):
+    """The plain program's draws in the order of our parameter vector."""
+    count = len(draws["mu"])
+    parts = [draws["log_variance"][:, None], np.log(draws["noise"])[:, None]]
+    if model.n_quantitative:
+        parts.append(draws["log_lengthscales"])
+    factors = range(len(model.n_levels))
+    parts += [np.log(draws[f"gamma_{j}"])[:, None] for j in factors]
+    parts += [draws[f"raw_{j}"].reshape(count, -1) for j in factors]
+    return np.concatenate([np.asarray(part) for part in parts], axis=1)
+
+
+def papers_way(case, rows):
+    """Sample one chain as the paper does; return figures."""
+    model, encoded, begun = case.model, case.encoded, time.perf_counter()
+    arguments = (model, jnp.asarray(encoded.x), jnp.asarray(encoded.t), case.standardised)
+    info = initialize_model(jax.random.key(0), plain_program, model_args=arguments)
+    initial, transition = hmc(info.potential_fn, algo="NUTS")
+
+    def run(start, key):
+        state = initial(start, WARMUP, max_tree_depth=DEPTH, rng_key=key)
+
+        def one(state, _):
+            state = transition(state)
+            return state, (state.z, state.num_steps)
+
+        return jax.lax.scan(one, state, length=WARMUP + DRAWS)[1]
+
+    start, key = info.param_info.z, jax.random.key(1)
+    program = jax.jit(run).lower(start, key).compile()
+    compiled, cpu = time.perf_counter(), time.process_time()
+    positions, steps = jax.block_until_ready(program(start, key))
+    cpu, seconds = time.process_time() - cpu, time.perf_counter() - compiled
+    kept = jax.vmap(info.postprocess_fn)({name: part[WARMUP:] for name, part in positions.items()})
+    vectors = as_vectors(model, {name: np.asarray(part) for name, part in kept.items()})
+    densities = np.asarray(
+        jax.lax.map(lambda vector: model.log_density(vector, rows, PRIORS), vectors)
+    )
+    values = convergence.identified(model, vectors, densities, rows, PRIORS)[None]
+    figures = quality(values, cpu)
+    figures |= {
+        "wall": compiled - begun + seconds,
+        "gradients": int(steps.sum()),
+        "saturated": float((np.asarray(steps[WARMUP:]) >= 2**DEPTH - 1).mean()),
+    }
+    # one chain cannot show R-hat; the time is what the ESS alone would need
+    return figures | {"time_to_400": seconds * 400.0 / figures["min_ess"], "ended": "one chain"}
+
+
+def our_way(case, rows):
+    """Sample as method="bayes" does by default; return figures."""
+    model = case.model
+    once(model, rows, draws=60)
+    cpu = time.process_time()
+    draws = once(model, rows)
+    cpu = time.process_time() - cpu
+    vectors, densities = (draws.by_chain(part) for part in (draws.vectors, draws.log_densities))
+    values = np.stack(
+        [
+            convergence.identified(model, *chain, rows, PRIORS)
+            for chain in zip(vectors, densities, strict=True)
+        ]
+    )
+    sampling = draws.sampling
+    return quality(values, cpu) | {
+        "gradients": sampling.gradients,
+        "saturated": float((sampling.steps >= sampling.most_steps).mean()),
+        "draws": sampling.draws,
+        "ended": sampling.ended,
+    }
+
+
+def once(model, rows, draws=None):
+    """Sample with the default budget."""
+    budget = options.budget("auto", 4, None, draws, None, None, "all")
+    return sample(model, rows, PRIORS, budget, 0)
+
+
+def with_all_cores(name):
+    """Return wall seconds of our way in a process of its own, compilation included and not."""
+
+    def free():
+        os.sched_setaffinity(0, cores)
+
+    command = [sys.executable, __file__, ALL_CORES, name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=free)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def walls(case, rows):
+    """Wall seconds of the first fit and of the second; how the second ended."""
+    times = []
+    for _ in range(2):
+        begun = time.perf_counter()
+        draws = once(case.model, rows)
+        times.append(time.perf_counter() - begun)
+    converged = draws.sampling.ended == "converged"
+    return {"wall": times[0], "time_to_400": times[1] if converged else math.nan}
+
+
+def quality(values, cpu):
+    """Effective sample sizes over identified quantities, and per CPU second."""
+    found = convergence.measure(values)
+    return {
+        "cpu": cpu,
+        "min_ess": float(found.ess_bulk.min()),
+        "median_ess": float(np.median(found.ess_bulk)),
+        "max_r_hat": float(found.r_hat.max()),
+        "min_ess_per_cpu": float(found.ess_bulk.min() / cpu),
+    }
+
+
+def main(names):
+    """Run the cases and print the table, a line at a time."""
+    results = {}
+    print("| case | way | " + " | ".join(COLUMNS) + " | ended | ratio |")
+    print("|" + "---|" * (len(COLUMNS) + 4))
+    for name in names:
+        with compute.scope(), compute.one_blas_thread():
+            case, rows = prepared(name)
+            figures = {"paper": papers_way(case, rows), "ours": our_way(case, rows)}
+        figures["ours"] |= with_all_cores(name)
+        ratio = figures["ours"]["min_ess_per_cpu"] / figures["paper"]["min_ess_per_cpu"]
+        results[name] = figures | {"ratio": ratio}
+        for way in ("paper", "ours"):
+            shown = " | ".join(f"{figures[way][column]:.4g}" for column in COLUMNS)
+            last = f"{ratio:.1f}x" if way == "ours" else ""
+            print(f"| {name} | {way} | {shown} | {figures[way]['ended']} | {last} |", flush=True)
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(results, indent=1))
+
+
+def prepared(name):
+    """Return a case with its training rows packed; to be called in double precision."""
+    case = CASES[name]()
+    encoded = case.encoded
+    return case, pack_rows(encoded.x, encoded.t, case.standardised)
+
+
+if __name__ == "__main__":
+    if ALL_CORES in sys.argv:
+        with compute.scope():
+            print(json.dumps(walls(*prepared(sys.argv[-1]))))
+    else:
+        available = [name for name in CASES if tables.has_tables() or "m2ax" not in name]
+        main(sys.argv[1:] or available)

@@ -1,0 +1,234 @@
+"""Markov chains on small models: right answers, reproducible, stoppable, honest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import independent
+import jax
+import numpy as np
+import pytest
+
+from lvgp import compute
+from lvgp.errors import LVGPError, NumericalWarning
+from lvgp.infer import convergence
+from lvgp.infer.microcanonical import gradient_metric
+from lvgp.infer.sample import Budget, sample
+from lvgp.model import Model, pack_rows
+from lvgp.priors import Priors
+
+ORDINARY = Model(1, (), ())
+MIXED = Model(1, (4,), (2,))
+SAMPLERS = ["microcanonical", "nuts"]
+
+
+def budget(sampler="microcanonical", **changes):
+    usual = {
+        "chains": 4,
+        "warmup": 200,
+        "draws": 500,
+        "target_accept": 0.85,
+        "seconds": np.inf,
+        "maps_too": True,
+    }
+    return Budget(sampler, **(usual | changes))
+
+
+def table(model, rows, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.random((rows, model.n_quantitative))
+    t = (
+        np.stack([rng.permutation(np.resize(np.arange(n), rows)) for n in model.n_levels], 1)
+        if model.n_levels
+        else np.empty((rows, 0), int)
+    )
+    y = np.sin(5 * x[:, 0]) + 0.7 * (t.sum(axis=1) % 3) + 0.1 * rng.standard_normal(rows)
+    return x, t, (y - y.mean()) / y.std(ddof=1)
+
+
+def drawn(model, settings, seed=0, rows=16, **options):
+    x, t, y = table(model, rows)
+    with compute.scope():
+        return sample(model, pack_rows(x, t, y), Priors(), settings, seed, **options)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_posterior_of_an_ordinary_process_is_that_of_quadrature(sampler):
+    """Means and variances of three parameters against sums over a grid of the independent density.
+
+    |z| < 5 with the Monte-Carlo error from the ESS, six comparisons: false alarms below 1e-5.
+    """
+    x, t, y = table(ORDINARY, 16)
+    axes = np.linspace(-3.5, 5, 45), np.linspace(-14, 2, 45), np.linspace(-2.7, 2.7, 45)
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
+    log = np.array([independent.log_density(ORDINARY, v, x, t, y) for v in grid])
+    weights = np.exp(log - log.max())
+    weights /= weights.sum()
+    mean = weights @ grid
+    variance = weights @ (grid - mean) ** 2
+    draws = drawn(ORDINARY, budget(sampler, draws=2000))
+    by_chain = draws.by_chain(draws.vectors)
+    for power, expected in ((by_chain, mean), ((by_chain - mean) ** 2, variance)):
+        found = convergence.measure(power)
+        error = power.std(axis=(0, 1)) / np.sqrt(found.ess_bulk)
+        z = (power.mean(axis=(0, 1)) - expected) / error
+        assert np.abs(z).max() < 5, z
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_log_densities_are_those_of_the_draws(sampler):
+    x, t, y = table(MIXED, 16)
+    draws = drawn(MIXED, budget(sampler, warmup=60, draws=20))
+    ours = [independent.log_density(MIXED, vector, x, t, y) for vector in draws.vectors[::9]]
+    np.testing.assert_allclose(draws.log_densities[::9], ours, rtol=1e-8)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_draws_depend_on_the_seed_and_not_on_the_cores(sampler):
+    settings = budget(sampler, warmup=60, draws=40)
+    first, again, other = (
+        drawn(MIXED, settings, seed, workers=workers) for seed, workers in ((3, 1), (3, 3), (4, 1))
+    )
+    np.testing.assert_array_equal(first.vectors, again.vectors)
+    assert not np.allclose(first.vectors, other.vectors)
+    assert first.vectors.shape == (160, MIXED.size)
+
+
+def test_chains_differ_from_each_other():
+    draws = drawn(MIXED, budget(warmup=60, draws=20))
+    ends = draws.by_chain(draws.vectors)[:, -1]
+    assert len(np.unique(ends[:, 0])) == 4
+
+
+def test_chains_stop_when_good_enough_and_say_so():
+    enough = drawn(MIXED, budget(draws=3000, maps_too=False))
+    assert enough.sampling.ended == "converged"
+    assert enough.sampling.draws < 3000
+    interest = ~convergence.layout(MIXED, 16).for_maps
+    assert convergence.reached(enough.sampling.convergence, interest)
+    short = drawn(MIXED, budget(warmup=60, draws=30))
+    assert short.sampling.ended == "draws"
+    assert short.sampling.draws == 30
+
+
+def test_time_limit_ends_sampling_with_what_there_is(monkeypatch):
+    drawn(MIXED, budget(warmup=60, draws=10))
+    # no chains ever agree so well: only the clock can end them
+    monkeypatch.setattr("lvgp.infer.sample.MOST_R_HAT", 0.0)
+    draws = drawn(MIXED, budget(warmup=60, draws=10**6, seconds=6.0))
+    assert draws.sampling.ended == "time"
+    assert draws.sampling.draws >= 50
+    with pytest.raises(LVGPError, match=r"time limit of 0.001 s ended with 0 draws"):
+        drawn(MIXED, budget(seconds=0.001))
+
+
+def test_padding_rows_and_more_rows_reuse_the_compiled_program():
+    settings = budget(warmup=40, draws=20)
+    drawn(MIXED, settings, rows=15)
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: compiled.append(event) if "backend_compile" in event else None
+    )
+    try:
+        drawn(MIXED, settings, seed=1, rows=15)
+        drawn(MIXED, settings, seed=2, rows=16)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert compiled == []
+
+
+def test_duplicated_rows_without_noise_floor_get_jitter():
+    x, t, y = table(MIXED, 16)
+    x[1], t[1] = x[0], t[0]
+    priors = Priors(noise_floor=0.0, noise_scale=1e-300)
+    rows = pack_rows(x, t, y)._replace()
+    with compute.scope(), pytest.warns(NumericalWarning, match="added to the noise variance"):
+        starts_without_noise(MIXED, rows, priors)
+
+
+def starts_without_noise(model, rows, priors):
+    """Chains whose starting points have no noise at all."""
+    from lvgp.infer import sample as module
+
+    points = module.starting_points(model, priors, 16, 0)
+    points[:, 1] = -800.0
+    original = module.starting_points
+    module.starting_points = lambda *_: points
+    try:
+        stabilised, chosen = module._first_points(model, rows, priors, 4, 0)
+    finally:
+        module.starting_points = original
+    assert float(stabilised.jitter) > 0
+    assert chosen.shape == (4, model.size)
+
+
+def test_metric_is_shared_by_the_coordinates_of_a_level():
+    rng = np.random.default_rng(0)
+    scales = np.exp(rng.normal(size=MIXED.size))
+    vectors = scales * rng.standard_normal((4, 5000, MIXED.size))
+    metric = gradient_metric(MIXED, vectors, -vectors / scales**2)
+    start = MIXED.raw_start
+    np.testing.assert_allclose(metric[:start], scales[:start] ** 2, rtol=0.1)
+    pairs = metric[start:].reshape(-1, 2)
+    np.testing.assert_array_equal(pairs[:, 0], pairs[:, 1])
+    squares = (scales[start:] ** 2).reshape(-1, 2)
+    expected = np.sqrt(squares.mean(axis=1) / (1 / squares).mean(axis=1))
+    np.testing.assert_allclose(pairs[:, 0], expected, rtol=0.1)
+
+
+# stopping from the keyboard
+
+INTERRUPTED = """
+    import os, signal, sys, threading, time, warnings
+    import numpy as np, pandas as pd, lvgp
+    warnings.simplefilter("always")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"m": np.resize(list("abcd"), 24), "x": rng.random(24)})
+    y = rng.standard_normal(24)
+    settings = dict(random_state=0, progress=False, chains=2)
+    lvgp.LVGPRegressor(warmup=20, draws=60, **settings).fit(X, y)
+    stop = lambda: os.kill(os.getpid(), signal.SIGINT)
+    threading.Timer(DELAY, stop).start()
+    try:
+        model = lvgp.LVGPRegressor(warmup=WARMUP, draws=10**6, **settings)
+        model.fit(X, X["x"] * 0 + y)
+        print("fitted", model.draws_.sampling.ended, model.draws_.sampling.draws)
+        print(model.diagnostics_)
+        print(np.isfinite(model.predict(X)).all())
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def _interrupted(delay, warmup):
+    script = textwrap.dedent(INTERRUPTED).replace("DELAY", str(delay))
+    # R-hat can never fall below 1: the chains would go on for ever
+    script = script.replace("WARMUP", str(warmup)).replace(
+        "import numpy as np,",
+        "import lvgp.infer.sample as s; s.MOST_R_HAT = 0.0\nimport numpy as np,",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGINT"), reason="needs signals")
+def test_interrupt_keeps_the_draws_made_so_far():
+    out = _interrupted(delay=4, warmup=40)
+    assert "fitted interrupted" in out
+    assert "interrupted from the keyboard" in out
+    assert out.strip().endswith("True")
+
+
+def test_interrupt_during_warm_up_is_passed_on():
+    assert _interrupted(delay=2, warmup=10**7).strip() == "interrupted"
