@@ -112,7 +112,7 @@ def test_single_chain_is_compared_with_itself():
     assert convergence.measure(drifting).r_hat[0] > 1.3
 
 
-@pytest.mark.parametrize("memory", [0.0, 0.5, 0.9, -0.4])
+@pytest.mark.parametrize("memory", [0.0, 0.2, 0.5, 0.9])
 def test_a_glance_is_near_what_arviz_says(memory):
     values = autoregressive(4, 400, 8, memory, seed=3)
     values[1, :, 0] += 0.5

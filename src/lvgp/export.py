@@ -34,26 +34,24 @@ def to_arviz(posterior: Posterior, space: Space) -> Any:
     loo = pointwise(posterior, draws.vectors)
     groups: dict[str, Any] = {
         "posterior": _user_scale(posterior, space, parameters, loo, names),
-        "unconstrained_posterior": {
-            f"latent_{names.of(column.name)}": latents
-            for column, latents in zip(space.qualitative, parameters.latents, strict=True)
-        },
         "sample_stats": _statistics(posterior),
         "log_likelihood": {"y": loo.log_densities(posterior.y) - np.log(posterior.y_scale)},
     }
     by_chain: dict[str, Any] = {
         group: {name: draws.by_chain(np.asarray(part)) for name, part in variables.items()}
         for group, variables in groups.items()
-        if variables
     }
     observed = {"y": posterior.y_mean + posterior.y_scale * posterior.y}
-    return arviz.from_dict(
-        **by_chain,
-        observed_data=observed,
-        coords=names.coordinates,
-        dims=names.dims,
-        attrs={"inference_library": "lvgp", "method": draws.method, "seed": draws.seed},
-    )
+    named: dict[str, Any] = {"coords": names.coordinates, "dims": names.dims}
+    attributes = {"inference_library": "lvgp", "method": draws.method, "seed": draws.seed}
+    data = arviz.from_dict(**by_chain, observed_data=observed, attrs=attributes, **named)
+    if space.qualitative:
+        latents = {
+            f"latent_{names.of(column.name)}": draws.by_chain(np.asarray(part))
+            for column, part in zip(space.qualitative, parameters.latents, strict=True)
+        }
+        data.add_groups(unconstrained_posterior=latents, **named)
+    return data
 
 
 class _Names:

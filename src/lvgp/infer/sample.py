@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from lvgp.errors import LVGPError, NumericalError, NumericalWarning, warn
-from lvgp.infer.chains import Chains, Point, Record, joined, side_by_side
+from lvgp.infer.chains import Chains, Record, joined, side_by_side
 from lvgp.infer.convergence import (
     LEAST_ESS,
     MOST_R_HAT,
+    Glance,
     glance,
     identified,
     layout,
@@ -160,6 +161,7 @@ def _collected(
     interest = np.ones(places.size, bool) if budget.maps_too else ~places.for_maps
     records: list[Record] = []
     values: list[np.ndarray] = []
+    found: Convergence | None = None
     made, goal = 0, min(_FIRST_CHECK, budget.draws)
     _refuse_if_too_short(made, chains, budget)
     while not chains.ended:
@@ -167,26 +169,39 @@ def _collected(
         record = chains.advance(sampler.advance, goal - made)
         if record is not None:
             records.append(record)
-            values.append(_identified_by_chain(model, record.point, rows, priors))
             made += record.acceptance.shape[1]
         _refuse_if_too_short(made, chains, budget)
-        everything = np.concatenate(values, axis=1)
-        seen = glance(everything)
-        least, most = seen.ess[interest].min(), seen.r_hat[interest].max()
+        try:
+            values = _identified_so_far(model, records, values, rows, priors)
+            least, most = _worst(glance(np.concatenate(values, axis=1)), interest)
+        except KeyboardInterrupt:
+            chains.ended = "interrupted"
+            break
         bar.status(least, most)
         if made >= budget.draws and not chains.ended:
             chains.ended = "draws"
-        if chains.ended or (least >= LEAST_ESS and most < MOST_R_HAT):
-            found = measure(everything)
-            if reached(found, interest):
-                chains.ended = "converged"
+        if least >= LEAST_ESS and most < MOST_R_HAT:
+            found = measure(np.concatenate(values, axis=1))
+            chains.ended = "converged" if reached(found, interest) else chains.ended
         goal = min(budget.draws, _next_look(made, least, most))
-    return joined(records), found
+    values = _identified_so_far(model, records, values, rows, priors)
+    converged = found if chains.ended == "converged" else None
+    return joined(records), converged or measure(np.concatenate(values, axis=1))
 
 
-def _identified_by_chain(model: Model, point: Point, rows: Rows, priors: Priors) -> np.ndarray:
-    pairs = zip(point.vector, point.log_density, strict=True)
-    return np.stack([identified(model, *pair, rows, priors) for pair in pairs])
+def _identified_so_far(
+    model: Model, records: list[Record], values: list[np.ndarray], rows: Rows, priors: Priors
+) -> list[np.ndarray]:
+    """Return the identified quantities of all records; `values` are those already known."""
+    new = []
+    for point in (record.point for record in records[len(values) :]):
+        pairs = zip(point.vector, point.log_density, strict=True)
+        new.append(np.stack([identified(model, *pair, rows, priors) for pair in pairs]))
+    return values + new
+
+
+def _worst(seen: Glance, interest: np.ndarray) -> tuple[float, float]:
+    return float(seen.ess[interest].min()), float(seen.r_hat[interest].max())
 
 
 def _next_look(made: int, least_ess: float, most_r_hat: float) -> int:
