@@ -32,6 +32,8 @@ types: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/gradient.py
 	$(BIN)/python benchmarks/optimizers.py
+	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/accuracy.py
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

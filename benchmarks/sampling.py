@@ -10,7 +10,7 @@ with compiled programs warm.
 
     python benchmarks/sampling.py [case ...]
 
-Needs LVGP_DATA for the M2AX cases. Writes benchmarks/results/sampling.json.
+Needs LVGP_DATA for the M2AX cases. Writes benchmarks/results/sampling.json, case by case.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def quality(values, cpu):
 
 def main(names):
     """Run the cases and print the table, a line at a time."""
-    results = {}
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     print("| case | way | " + " | ".join(COLUMNS) + " | ended | ratio |")
     print("|" + "---|" * (len(COLUMNS) + 4))
     for name in names:

@@ -3,12 +3,9 @@
 import re
 from pathlib import Path
 
-import pytest
-
 README = Path(__file__).parent.parent / "README.md"
 
 
-@pytest.mark.filterwarnings("ignore::lvgp.errors.PlugInIntervalWarning")
 def test_example_runs(tmp_path, monkeypatch):
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)

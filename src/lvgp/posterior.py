@@ -175,8 +175,8 @@ class Posterior:
 
         with compute.scope():
             self._blocks()
-        workers = min(cores(), len(runs)) if self._is_cached else 1
-        with compute.one_blas_thread(), ThreadPoolExecutor(max(1, workers)) as pool:
+        workers = max(1, min(cores(), len(runs))) if self._is_cached else 1
+        with compute.one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             for first in range(0, len(runs), 2 * workers):
                 batch = runs[first : first + 2 * workers]
                 yield from zip(batch, pool.map(compute_run, batch), strict=True)

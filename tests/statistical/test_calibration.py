@@ -19,7 +19,7 @@ from lvgp.priors import Priors
 
 MODEL = Model(1, (3,), (2,))
 PRIORS = Priors()
-ROWS, REPLICATES, KEPT = 12, 300, 99
+ROWS, REPLICATES, KEPT = 12, 200, 99
 
 
 def prior_vector(rng):

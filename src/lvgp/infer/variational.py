@@ -85,7 +85,7 @@ def has_settled(elbo: np.ndarray) -> bool:
     return bool(np.isfinite(elbo[-1]) and after.mean() - before.mean() <= 2.0 * scatter)
 
 
-def _svi(model: Model, start: Array, rows: Rows, priors: Priors) -> tuple[SVI, AutoNormal]:
+def _svi(model: Model, start: Array, rows: Rows, priors: Priors) -> SVI:
     def density() -> None:
         improper = ImproperUniform(constraints.real_vector, (), (model.size,))
         vector = numpyro.sample("vector", improper)
@@ -95,19 +95,19 @@ def _svi(model: Model, start: Array, rows: Rows, priors: Priors) -> tuple[SVI, A
     guide = AutoNormal(density, init_loc_fn=at_mode, init_scale=0.1)
     # particles one after the other: batched factorisations inside a loop can deadlock in XLA
     loss = Trace_ELBO(num_particles=_PARTICLES, vectorize_particles=False)
-    return SVI(density, guide, Adam(_LEARNING_RATE), loss), guide
+    return SVI(density, guide, Adam(_LEARNING_RATE), loss)
 
 
 @partial(jax.jit, static_argnums=0)
 def _start(model: Model, key: Array, start: Array, rows: Rows, priors: Priors) -> Any:
-    return _svi(model, start, rows, priors)[0].init(key)
+    return _svi(model, start, rows, priors).init(key)
 
 
 @partial(jax.jit, static_argnums=0)
 def _stretch(
     model: Model, state: Any, start: Array, rows: Rows, priors: Priors
 ) -> tuple[Any, Array]:
-    svi, _ = _svi(model, start, rows, priors)
+    svi = _svi(model, start, rows, priors)
     svi.init(state.rng_key)
     return jax.lax.scan(lambda state, _: svi.stable_update(state), state, length=_STRETCH)
 
@@ -117,7 +117,7 @@ def _draw(
     model: Model, state: Any, key: Array, start: Array, rows: Rows, priors: Priors
 ) -> tuple[Array, Array, Array]:
     """Return draws with their log densities under the posterior and under the approximation."""
-    svi, _ = _svi(model, start, rows, priors)
+    svi = _svi(model, start, rows, priors)
     svi.init(key)
     fitted = svi.get_params(state)
     location, scale = fitted["vector_auto_loc"], fitted["vector_auto_scale"]
