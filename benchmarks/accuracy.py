@@ -7,7 +7,7 @@ and standard error over replicates; the figures of the authors' implementation b
 
     python benchmarks/accuracy.py [replicates]
 
-Writes benchmarks/results/accuracy.json after every fit.
+Writes benchmarks/results/accuracy.json after every fit, and goes on from what is in it.
 """
 
 from __future__ import annotations
