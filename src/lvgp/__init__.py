@@ -6,21 +6,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lvgp import errors, metrics, problems
+    from lvgp import errors, metrics, plots, problems
     from lvgp.diagnostics import Diagnostics
+    from lvgp.interpret import LatentMap
     from lvgp.priors import Priors
     from lvgp.regressor import LVGPRegressor, load
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Diagnostics", "LVGPRegressor", "Priors", "errors", "load", "metrics", "problems"]
+__all__ = [
+    "Diagnostics",
+    "LVGPRegressor",
+    "LatentMap",
+    "Priors",
+    "errors",
+    "load",
+    "metrics",
+    "plots",
+    "problems",
+]
 
 _HOMES = {
     "Diagnostics": "lvgp.diagnostics",
     "LVGPRegressor": "lvgp.regressor",
+    "LatentMap": "lvgp.interpret",
     "load": "lvgp.regressor",
     "Priors": "lvgp.priors",
     "errors": "lvgp",
     "metrics": "lvgp",
+    "plots": "lvgp",
     "problems": "lvgp",
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 
 from lvgp import compute
 from lvgp.kernels import KERNELS, squared_distances
@@ -124,3 +125,27 @@ def _all_parameters(model: Model, vectors: np.ndarray, priors: Priors) -> Parame
 
 def _correlations(kernel: str, latents: Any) -> jax.Array:
     return jax.vmap(lambda one: KERNELS[kernel](squared_distances(one, one))[0])(latents)
+
+
+def user_parameters(posterior: Posterior, space: Space) -> dict[str, Any]:
+    """Return the estimate, or the mean over the draws kept, on the user's scale."""
+    values, scale = posterior.parameters, posterior.y_scale
+    found: dict[str, Any] = {
+        "mean": posterior.y_mean + scale * float(posterior.process_mean[0].mean()),
+        "signal_sd": scale * float(np.sqrt(values.variance).mean()),
+        "noise_sd": scale * float(np.sqrt(posterior.noise).mean()),
+        "lengthscales": {
+            column.name: float(value) * column.width
+            for column, value in zip(space.quantitative, values.lengthscales.mean(0), strict=True)
+        },
+        "latent_precision": {
+            column.name: float(value)
+            for column, value in zip(space.qualitative, values.precisions.mean(0), strict=True)
+        },
+    }
+    if posterior.draws.is_plug_in:
+        found["latents"] = {
+            column.name: pd.DataFrame(latents[0], index=list(column.levels))
+            for column, latents in zip(space.qualitative, values.latents, strict=True)
+        }
+    return found

@@ -26,6 +26,7 @@ from lvgp.infer.draws import Draws, Optimization
 from lvgp.infer.optimize import find_mode
 from lvgp.infer.sample import Budget, sample
 from lvgp.infer.variational import approximate
+from lvgp.interpret import LatentMap, latent_map
 from lvgp.kernels import KERNELS
 from lvgp.leave_one_out import leave_one_out
 from lvgp.mixture import mixture_moments, mixture_quantile
@@ -288,28 +289,26 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         in an arbitrary frame. All draws are in `to_arviz()`.
         """
         check_is_fitted(self)
-        posterior, scale = self._posterior, self._posterior.y_scale
-        values = posterior.parameters
-        quantitative, qualitative = self.space_.quantitative, self.space_.qualitative
-        found: dict[str, Any] = {
-            "mean": posterior.y_mean + scale * float(posterior.process_mean[0].mean()),
-            "signal_sd": scale * float(np.sqrt(values.variance).mean()),
-            "noise_sd": scale * float(np.sqrt(posterior.noise).mean()),
-            "lengthscales": {
-                column.name: float(value) * column.width
-                for column, value in zip(quantitative, values.lengthscales.mean(0), strict=True)
-            },
-            "latent_precision": {
-                column.name: float(value)
-                for column, value in zip(qualitative, values.precisions.mean(0), strict=True)
-            },
-        }
-        if self.draws_.is_plug_in:
-            found["latents"] = {
-                column.name: pd.DataFrame(latents[0], index=list(column.levels))
-                for column, latents in zip(qualitative, values.latents, strict=True)
-            }
-        return found
+        return export.user_parameters(self._posterior, self.space_)
+
+    def latent_map(self, column: Hashable) -> LatentMap:
+        """Return the map of a categorical column's levels, with its uncertainty.
+
+        The representative map of the draws (paper), or of a point estimate its latents; made anew
+        by each call, always the same.
+        """
+        check_is_fitted(self)
+        names = [qualitative.name for qualitative in self.space_.qualitative]
+        if column not in names:
+            raise InputError(
+                f"column {column!r} has no latent map: only categories with three levels or more "
+                f"do, here {names}"
+            )
+        at = names.index(column)
+        found = self.space_.qualitative[at]
+        latents = np.asarray(self._posterior.parameters.latents[at])
+        kernel = self._posterior.model.kernel
+        return latent_map(kernel, column, found.levels, found.counts, latents)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file of arrays and JSON; `lvgp.load` reads it."""

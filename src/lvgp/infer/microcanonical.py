@@ -3,14 +3,14 @@
 A trajectory moves at constant speed through the parameter space, its direction bent by the gradient
 (isokinetic dynamics), and is accepted or rejected as a whole; the dynamics and the acceptance are
 BlackJAX's. The tuning is ours, because BlackJAX's own fixes trajectories at two steps, where these
-densities want tens of them (benchmarks/tuning.py):
+densities want tens of them (benchmarks/trajectories.py):
 
 - the metric is diagonal, sqrt(var z / var gradient), the variances taken over all chains. The
   density does not change when the latents of a column are rotated, so the coordinates of one level
   share one entry;
 - the step follows the mean acceptance of all chains;
-- the length of trajectories grows or shrinks until a draw is worth `_WORTH` independent draws in
-  the median identified quantity.
+- the length of trajectories grows or shrinks until a draw seems worth `_WORTH` independent draws
+  in the median identified quantity.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lvgp.priors import Priors
 
 MOST_STEPS = 1000
 TARGET_ACCEPT = 0.85
-_WORTH = 0.5
+_WORTH = 0.7
 _SHORTEST = 0.3
 """Trajectories are between this and 2 - this times their mean length."""
 _SHORTEST_STEP = 0.5
@@ -168,7 +168,7 @@ class Microcanonical:
             if part in (2, 3, 4, 6, 8, 12, 16):
                 self._measure_metric(joined(history[-max(1, len(history) // 2) :]).point)
             if part in (4, 8):
-                grown = (1.5 if part == 4 else 4.0) * math.sqrt(self._model.size)
+                grown = (1.5 if part == 4 else 6.0) * math.sqrt(self._model.size)
                 self.tuning = self.tuning._replace(length=grown)
             if part in (12, 16):
                 self._move_length(joined(history[-4:]).point)
@@ -195,6 +195,6 @@ class Microcanonical:
         if values.shape[1] < 8:
             return
         worth = float(np.median(glance(values).ess)) / values[..., 0].size
-        # the root damps the noise of an estimate from few draws
-        change = min(1.7, max(0.6, math.sqrt(_WORTH / worth)))
+        # the root damps the noise of an estimate from few draws, which is too high for slow chains
+        change = min(1.7, max(0.75, math.sqrt(_WORTH / worth)))
         self.tuning = self.tuning._replace(length=self.tuning.length * change)

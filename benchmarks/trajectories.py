@@ -1,0 +1,72 @@
+"""How long trajectories should be: efficiency of the microcanonical sampler against their length.
+
+For each case and mean length (in units of the square root of the number of parameters): gradients
+a draw, and effective draws of the worst and the median identified quantity per 10 000 gradients of
+sampling. "tuned" is what warm-up chooses; "2 steps" is the length that BlackJAX's own tuning fixes.
+
+    python benchmarks/trajectories.py [draws]
+"""
+
+from __future__ import annotations
+
+import os
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import math
+import sys
+
+import jax
+import numpy as np
+import tables
+
+from lvgp import compute
+from lvgp.infer import convergence
+from lvgp.infer.chains import side_by_side
+from lvgp.infer.microcanonical import TARGET_ACCEPT, Microcanonical
+from lvgp.infer.optimize import starting_points
+from lvgp.model import pack_rows
+from lvgp.priors import Priors
+
+PRIORS = Priors()
+LENGTHS = ("2 steps", 2.0, 4.0, 6.0, 9.0, "tuned")
+
+
+def sampled(case, length, draws):
+    """Warm up, set the length, and sample; return gradients a draw and both efficiencies."""
+    model, encoded = case.model, case.encoded
+    with compute.scope():
+        rows = pack_rows(encoded.x, encoded.t, case.standardised)
+        keys = [jax.random.key(chain) for chain in range(4)]
+        sampler = Microcanonical(model, rows, PRIORS, keys, TARGET_ACCEPT)
+        points = sampler.begin(starting_points(model, PRIORS, 4, 0))
+        with side_by_side(points, None, np.inf, lambda *_: None) as chains:
+            sampler.warm_up(chains, 250)
+            if length == "2 steps":
+                sampler.tuning = sampler.tuning._replace(length=1.5 * sampler.tuning.step)
+            elif length != "tuned":
+                sampler.tuning = sampler.tuning._replace(length=length * math.sqrt(model.size))
+            record = chains.advance(sampler.advance, draws)
+        pairs = zip(record.point.vector, record.point.log_density, strict=True)
+        values = np.stack([convergence.identified(model, *pair, rows, PRIORS) for pair in pairs])
+    ess = convergence.measure(values).ess_bulk
+    share = 1e4 / record.steps.sum()
+    return record.steps.mean(), share * ess.min(), share * np.median(ess)
+
+
+def main(draws):
+    """Print a line for each case and length."""
+    cases = [tables.problem("borehole", 2), tables.problem("borehole", 4)]
+    if tables.has_tables():
+        cases.append(tables.m2ax("shear"))
+    print("| case | length | gradients a draw | worst per 1e4 | median per 1e4 |")
+    print("|---|---|---|---|---|")
+    for case in cases:
+        for length in LENGTHS:
+            figures = " | ".join(f"{value:.1f}" for value in sampled(case, length, draws))
+            print(f"| {case.name} | {length} | {figures} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
