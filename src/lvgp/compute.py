@@ -25,7 +25,10 @@ _SETTINGS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": 0,
 }
-ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
+ONE_THREAD = {
+    "xla_cpu_multi_thread_eigen": False,
+    "xla_cpu_enable_concurrency_optimized_scheduler": False,
+}
 """Compiler options of programs that run side by side, one on each core."""
 
 

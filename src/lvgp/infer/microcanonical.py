@@ -36,8 +36,6 @@ from lvgp.priors import Priors
 MOST_STEPS = 1000
 TARGET_ACCEPT = 0.85
 _WORTH = 0.7
-_SHORTEST = 0.3
-"""Trajectories are between this and 2 - this times their mean length."""
 _SHORTEST_STEP = 0.5
 
 
@@ -83,10 +81,7 @@ def advance(
         keys = jax.random.split(jax.random.fold_in(key, first + index), 4)
         # a step that suits most of the density is too long for its narrow parts
         step = tuning.step * jax.random.uniform(keys[0], minval=_SHORTEST_STEP)
-        length = tuning.length * jax.random.uniform(
-            keys[1], minval=_SHORTEST, maxval=2.0 - _SHORTEST
-        )
-        wanted = jnp.ceil(length / step)
+        wanted = jnp.ceil(2.0 * jax.random.uniform(keys[1]) * tuning.length / step)
         steps = jnp.clip(wanted, 1, MOST_STEPS).astype(jnp.int32)
         propose = adjusted_mclmc_proposal(
             lambda state, size, _length, _key: integrate(state, size), step, jnp.inf, steps
@@ -152,8 +147,9 @@ class Microcanonical:
         """Move the chains to where the mass is, and find step, metric and length on the way.
 
         In twenty parts. The step follows the acceptance after each, the metric is measured anew
-        from the latest half of the transitions as these grow in number, the length of trajectories
-        twice, once there is a metric; the last parts settle the step.
+        from the latest half of the transitions as these grow in number. Trajectories are short
+        until there is a metric; then their length is tried and moved; the last parts settle the
+        step.
         """
         history: list[Record] = []
         settled = []
@@ -167,10 +163,10 @@ class Microcanonical:
             self._move_step(record.acceptance, gain=2.0 if part <= 4 else 1.0)
             if part in (2, 3, 4, 6, 8, 12, 16):
                 self._measure_metric(joined(history[-max(1, len(history) // 2) :]).point)
-            if part in (4, 8):
-                grown = (1.5 if part == 4 else 6.0) * math.sqrt(self._model.size)
+            if part in (4, 12):
+                grown = (2.0 if part == 4 else 6.0) * math.sqrt(self._model.size)
                 self.tuning = self.tuning._replace(length=grown)
-            if part in (12, 16):
+            if part == 16:
                 self._move_length(joined(history[-4:]).point)
             if part > 16:
                 settled.append(math.log(self.tuning.step))

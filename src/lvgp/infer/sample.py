@@ -210,7 +210,7 @@ def _next_look(made: int, least_ess: float, most_r_hat: float) -> int:
     ESS grows, and R-hat - 1 shrinks, in proportion to the number of draws.
     """
     short, apart = LEAST_ESS / least_ess, (most_r_hat - 1.0) / (MOST_R_HAT - 1.0)
-    growth = min(1.5, max(1.1, short, apart))
+    growth = min(1.3, max(1.07, short, apart))
     return int(np.ceil(made * growth / 10.0)) * 10
 
 
