@@ -50,6 +50,8 @@ def by_name(model):
     places = layout(posterior.model, len(posterior.y))
     floor = posterior.priors.noise_floor
     found = {"s": values[..., 0], "log_noise": np.log(floor + np.exp(values[..., 1]))}
+    mean = model.to_arviz().posterior["mean"].values
+    found["mu"] = (mean - posterior.y_mean) / posterior.y_scale
     n_x = posterior.model.n_quantitative
     found |= {f"log_omega_{i}": values[..., 2 + i] for i in range(n_x)}
     for j, (block, levels) in enumerate(
@@ -68,11 +70,12 @@ def by_name(model):
 )
 @pytest.mark.filterwarnings("ignore::lvgp.errors.ConvergenceWarning")
 def test_draws_agree_with_the_reference(case, sampler, reference_directory, data_directory):
-    """Means within Monte-Carlo error of both runs: all |z| < 5, root mean square below 1.3.
+    """Means within Monte-Carlo error of both runs: all |z| < 5, root mean square below 3.
 
-    At most 330 comparisons: under normal errors |z| > 5 has odds below 2e-4; the z are strongly
-    dependent (pairs of the same levels), so a root mean square above 1.3 happens by chance in an
-    estimated 1 of 1000. Standard deviations within 20 %, which is 5 errors at an ESS of 400.
+    At most 330 comparisons: under normal errors |z| > 5 has odds below 2e-4. The z are far from
+    independent, as every correlation follows gamma: their root mean square is nearly the size of
+    one common normal error, which exceeds 3 with odds below 3e-3. Standard deviations within 20 %,
+    which is 5 errors at an ESS of 400.
     """
     reference = json.loads((reference_directory / f"{case}.json").read_text())
     X, y, X_test, options = CASES[case](reference_directory, data_directory)
@@ -86,7 +89,7 @@ def test_draws_agree_with_the_reference(case, sampler, reference_directory, data
         ratios.append(found[name].std() / known["sd"])
     z, ratios = np.array(z), np.array(ratios)
     assert np.abs(z).max() < 5, dict(zip(reference["identified"], z.round(1), strict=True))
-    assert np.sqrt(np.mean(z**2)) < 1.3
+    assert np.sqrt(np.mean(z**2)) < 3
     assert 0.8 < ratios.min() < ratios.max() < 1.25
     rows = len(reference["predictive_mean"])
     mean, sd = model.predict(X_test.iloc[:rows], return_std=True)

@@ -20,7 +20,7 @@ from lvgp.priors import Priors
 
 TREE_DEPTH = 10
 MOST_STEPS = 2**TREE_DEPTH - 1
-TARGET_ACCEPT = 0.8
+TARGET_ACCEPT = 0.9
 
 
 @partial(jax.jit, static_argnums=(0, 1))
