@@ -42,19 +42,21 @@ def mixture_quantile(
     low, high = own.min(axis=0), own.max(axis=0)
     value = 0.5 * (low + high)
     scale = np.maximum(sds.max(axis=0), np.abs(high - low))
-    share = _shares(components, weights)
+    share = np.broadcast_to(_shares(components, weights), means.shape)
+    left = np.arange(len(value))
     for _ in range(200):
-        z = (value - means) / sds
-        excess = (share * ndtr(z)).sum(axis=0) - probability
-        low, high = np.where(excess < 0, value, low), np.where(excess < 0, high, value)
-        density = (share * np.exp(-0.5 * z * z) / sds).sum(axis=0) / np.sqrt(2.0 * np.pi)
+        at, z = value[left], (value[left] - means[:, left]) / sds[:, left]
+        excess = (share[:, left] * ndtr(z)).sum(axis=0) - probability
+        below = excess < 0
+        low[left], high[left] = np.where(below, at, low[left]), np.where(below, high[left], at)
+        density = (share[:, left] * np.exp(-0.5 * z * z) / sds[:, left]).sum(axis=0)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = value - excess / density
-        inside = (step > low) & (step < high)
-        following = np.where(inside, step, 0.5 * (low + high))
-        done = np.abs(following - value) <= 1e-13 * scale
-        value = following
-        if done.all():
+            step = at - excess * np.sqrt(2.0 * np.pi) / density
+        inside = (step > low[left]) & (step < high[left])
+        value[left] = np.where(inside, step, 0.5 * (low[left] + high[left]))
+        # a Newton step this short leaves an error of the order of its square
+        left = left[np.abs(value[left] - at) > np.where(inside, 1e-9, 1e-13) * scale[left]]
+        if not len(left):
             break
     return value
 
