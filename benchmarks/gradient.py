@@ -98,7 +98,8 @@ def case(n):
     problem = problems.borehole()
     X, y = problem.sample(n, seed=0)
     model = Model(len(problem.bounds), (len(problem.levels),), (2,))
-    rows = pack_rows(*problem.space.encode(X), ((y - y.mean()) / y.std()).to_numpy())
+    encoded = problem.space.encode(X)
+    rows = pack_rows(encoded.x, encoded.t, ((y - y.mean()) / y.std()).to_numpy())
     vector = jnp.asarray(0.5 * np.random.default_rng(0).normal(size=model.size)).at[1].set(-4.0)
     functions = {
         "ours": jax.value_and_grad(lambda v: model.log_density(v, rows, PRIORS)),

@@ -78,7 +78,7 @@ def main():
     )
     for name, model, encoded, y in cases():
         with compute.scope():
-            rows = pack_rows(*encoded, ((y - y.mean()) / y.std()).to_numpy())
+            rows = pack_rows(encoded.x, encoded.t, ((y - y.mean()) / y.std()).to_numpy())
             find_mode(model, rows, PRIORS, STARTS, seed=0)
             search = find_mode(model, rows, PRIORS, STARTS, seed=0).optimization
             starts = starting_points(model, PRIORS, STARTS, seed=0)

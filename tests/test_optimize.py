@@ -45,7 +45,7 @@ def test_mode_agrees_with_maximising_an_independent_density(plug_in_likelihood):
 def test_from_the_same_starts_at_least_as_good_as_scipy():
     problem = problems.borehole()
     X, y = problem.design(per_level=2, seed=0)
-    x, t = problem.space.encode(X)
+    x, t, _ = problem.space.encode(X)
     y = ((y - y.mean()) / y.std()).to_numpy()
     model = Model(6, (16,), (2,))
     with compute.scope():

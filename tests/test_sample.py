@@ -186,6 +186,8 @@ INTERRUPTED = """
     from lvgp import LVGPRegressor
     from lvgp.infer import microcanonical, sample
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may have it ignored
+
     def interrupt():
         os.kill(os.getpid(), signal.SIGINT)
 
