@@ -43,7 +43,7 @@ class Diagnostics:
     divergences
         How many trajectories went numerically astray.
     e_bfmi
-        E-BFMI of each chain; NaN for samplers that keep no energy.
+        E-BFMI of each chain; empty for samplers that keep no energy.
     saturation
         Share of trajectories that were cut off at their greatest length.
     pareto_k

@@ -115,12 +115,9 @@ class Chains:
             self._wait(futures)
         except KeyboardInterrupt:
             self.ended = "interrupted"
+        finally:
             stop.set()
             wait(futures)
-        except BaseException:
-            stop.set()
-            wait(futures)
-            raise
         done = [sum(len(jax.tree.leaves(run)[0]) for run in runs) for runs in kept]
         least = min(done)
         if least < count and not self.ended:
