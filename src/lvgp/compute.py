@@ -78,6 +78,13 @@ def one_blas_thread() -> Iterator[None]:
         yield
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def padded_batch(vectors: np.ndarray) -> np.ndarray:
     """Repeat the last of many vectors until their number is a power of two, 64 or more.
 

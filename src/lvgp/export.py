@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 
-from lvgp import compute
-from lvgp.kernels import KERNELS, squared_distances
+from lvgp.interpret import correlations
 from lvgp.leave_one_out import pointwise
-from lvgp.model import Model, Parameters
+from lvgp.model import Parameters
 from lvgp.posterior import Posterior
-from lvgp.priors import Priors
 from lvgp.space import Space
 
 
@@ -28,10 +25,7 @@ def to_arviz(posterior: Posterior, space: Space) -> Any:
     import arviz
 
     draws, names = posterior.draws, _Names(space)
-    with compute.scope():
-        parameters = jax.tree.map(
-            np.asarray, _all_parameters(posterior.model, draws.vectors, posterior.priors)
-        )
+    parameters = posterior.parameters_at(draws.vectors)
     loo = pointwise(posterior, draws.vectors)
     groups: dict[str, Any] = {
         "posterior": _user_scale(posterior, space, parameters, loo, names),
@@ -99,9 +93,8 @@ def _user_scale(
     if space.qualitative:
         variables["latent_precision"] = parameters.precisions
     for column, latents in zip(space.qualitative, parameters.latents, strict=True):
-        with compute.scope():
-            correlation = _correlations(posterior.model.kernel, latents)
-            variables[f"correlation_{names.of(column.name)}"] = np.asarray(correlation)
+        correlation, _ = correlations(posterior.model.kernel, np.asarray(latents))
+        variables[f"correlation_{names.of(column.name)}"] = correlation
     return variables
 
 
@@ -117,14 +110,6 @@ def _statistics(posterior: Posterior) -> dict[str, np.ndarray]:
         if not np.isnan(sampling.energy).any():
             statistics["energy"] = sampling.energy.ravel()
     return statistics
-
-
-def _all_parameters(model: Model, vectors: np.ndarray, priors: Priors) -> Parameters:
-    return jax.vmap(lambda vector: model.parameters(vector, priors))(vectors)
-
-
-def _correlations(kernel: str, latents: Any) -> jax.Array:
-    return jax.vmap(lambda one: KERNELS[kernel](squared_distances(one, one))[0])(latents)
 
 
 def user_parameters(posterior: Posterior, space: Space) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from lvgp.errors import (
     NumericalWarning,
     warn,
 )
-from lvgp.infer.chains import cores
 from lvgp.infer.draws import Draws
 from lvgp.mixture import Components, mixture_moments, mixture_quantile
 from lvgp.model import Model, Parameters, Rows, features, pack_rows
@@ -84,9 +83,12 @@ class Posterior:
     @cached_property
     def parameters(self) -> Parameters:
         """The parameters of the draws kept, stacked, in the model's own scales."""
+        return self.parameters_at(self.draws.vectors[self.kept])
+
+    def parameters_at(self, vectors: np.ndarray) -> Parameters:
+        """Return the parameters at each of the vectors, stacked, in the model's own scales."""
         with compute.scope():
-            values = _parameters(self.model, self.draws.vectors[self.kept], self.priors)
-            return jax.tree.map(np.asarray, values)
+            return jax.tree.map(np.asarray, _parameters(self.model, vectors, self.priors))
 
     @property
     def noise(self) -> np.ndarray:
@@ -175,7 +177,7 @@ class Posterior:
 
         with compute.scope():
             self._blocks()
-        workers = max(1, min(cores(), len(runs))) if self._is_cached else 1
+        workers = max(1, min(compute.cores(), len(runs))) if self._is_cached else 1
         with compute.one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             for first in range(0, len(runs), 2 * workers):
                 batch = runs[first : first + 2 * workers]

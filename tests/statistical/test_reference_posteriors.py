@@ -13,7 +13,7 @@ import lvgp
 from lvgp import compute
 from lvgp.infer.convergence import identified, layout
 
-SETTINGS = {"random_state": 0, "progress": False, "warmup": 400, "draws": 2500}
+SETTINGS = {"random_state": 0, "progress": False, "warmup": 400, "draws": 4000}
 
 
 def borehole(reference, _):
@@ -69,7 +69,9 @@ def by_name(model):
     [("borehole-32", "microcanonical"), ("borehole-32", "nuts"), ("m2ax-shear-100", "auto")],
 )
 @pytest.mark.filterwarnings("ignore::lvgp.errors.ConvergenceWarning")
-def test_draws_agree_with_the_reference(case, sampler, reference_directory, data_directory):
+def test_draws_agree_with_the_reference(
+    case, sampler, reference_directory, data_directory, monkeypatch
+):
     """Means within Monte-Carlo error of both runs: all |z| < 5, root mean square below 3.
 
     At most 330 comparisons: under normal errors |z| > 5 has odds below 2e-4. The z are far from
@@ -77,6 +79,8 @@ def test_draws_agree_with_the_reference(case, sampler, reference_directory, data
     one common normal error, which exceeds 3 with odds below 3e-3. Standard deviations within 20 %,
     which is 5 errors at an ESS of 400.
     """
+    # far more draws than a fit needs: sds of skewed correlations take them
+    monkeypatch.setattr("lvgp.infer.sample.LEAST_ESS", 3000.0)
     reference = json.loads((reference_directory / f"{case}.json").read_text())
     X, y, X_test, options = CASES[case](reference_directory, data_directory)
     model = lvgp.LVGPRegressor(sampler=sampler, **SETTINGS, **options).fit(X, y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -73,13 +72,6 @@ def recorded(
         return state, kept
 
     return jax.lax.fori_loop(0, count, one, (state, empty))
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass
@@ -166,7 +158,7 @@ def side_by_side(
 ) -> Iterator[Chains]:
     """Yield chains that advance on `workers` threads (by default all cores)."""
     # LAPACK's own threads would fight with the chains over the cores
-    with compute.one_blas_thread(), ThreadPoolExecutor(workers or cores()) as pool:
+    with compute.one_blas_thread(), ThreadPoolExecutor(workers or compute.cores()) as pool:
         yield Chains(states, pool, deadline, on_run)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -69,7 +68,8 @@ def find_mode(
     )
 
 
-def _warn_of_trouble(jitter: float, failed: int, restarts: int) -> None:
+def warn_of_jitter(jitter: float) -> None:
+    """Say that the noise variance was raised, if it was."""
     if jitter:
         warn(
             f"the covariance was not positive definite; {jitter:g} (on the scale of standardised "
@@ -77,6 +77,10 @@ def _warn_of_trouble(jitter: float, failed: int, restarts: int) -> None:
             "are the usual reason",
             NumericalWarning,
         )
+
+
+def _warn_of_trouble(jitter: float, failed: int, restarts: int) -> None:
+    warn_of_jitter(jitter)
     if failed:
         warn(
             f"{failed} of {restarts} starts of the optimiser failed (the covariance is not "
@@ -162,7 +166,7 @@ def _searching(
     model: Model, rows: Rows, priors: Priors, progress: bool, workers: int | None
 ) -> Iterator[Run]:
     """Yield a function that searches from many starts at once, on all cores."""
-    workers = workers or os.cpu_count() or 1
+    workers = workers or compute.cores()
     # LAPACK's own threads would fight with the searches over the cores
     with compute.one_blas_thread(), ThreadPoolExecutor(workers) as pool:
 

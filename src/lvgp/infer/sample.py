@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lvgp.errors import LVGPError, NumericalError, NumericalWarning, warn
+from lvgp.errors import LVGPError, NumericalError
 from lvgp.infer.chains import Chains, Record, joined, side_by_side
 from lvgp.infer.convergence import (
     LEAST_ESS,
@@ -25,7 +25,7 @@ from lvgp.infer.convergence import (
 from lvgp.infer.draws import Convergence, Draws, Sampling
 from lvgp.infer.microcanonical import Microcanonical
 from lvgp.infer.nuts import Nuts
-from lvgp.infer.optimize import JITTERS, starting_points
+from lvgp.infer.optimize import JITTERS, starting_points, warn_of_jitter
 from lvgp.model import Model, Rows
 from lvgp.priors import Priors
 from lvgp.progress import SamplingBar, sampling_bar
@@ -124,13 +124,7 @@ def _first_points(
         densities = np.array([_log_density(model, point, rows, priors) for point in candidates])
         usable = candidates[np.isfinite(densities)]
         if len(usable) >= chains:
-            if jitter:
-                warn(
-                    f"the covariance was not positive definite; {jitter:g} (on the scale of "
-                    "standardised y) was added to the noise variance. Near-duplicate rows, or a "
-                    "noise floor of zero, are the usual reason",
-                    NumericalWarning,
-                )
+            warn_of_jitter(jitter)
             return rows, usable[:chains]
     raise NumericalError(
         f"the covariance of the training rows is not positive definite where the chains should "
