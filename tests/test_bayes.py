@@ -78,7 +78,9 @@ def test_interval_is_that_of_the_papers_sampling_algorithm(bayes):
     """Algorithm 2 of the paper: draw a component, then f from it. 1e5 samples at 3 rows; |z| < 5
     for 6 shares: false alarms below 4e-6."""
     encoded = bayes.space_.encode(NEW.iloc[:3])
-    (_, components), *_ = bayes._posterior.components(encoded, include_noise=False)
+    (_, components), *_ = bayes._posterior.over_rows(
+        encoded, include_noise=False, read=lambda components: components
+    )
     rng = np.random.default_rng(0)
     picked = rng.integers(len(components.means), size=100_000)
     interval = bayes.predict_interval(NEW.iloc[:3])

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from lvgp.infer.draws import Draws
 from lvgp.mixture import Components, mixture_moments, mixture_quantile
 from lvgp.model import Model, Parameters, Rows, features, pack_rows
 from lvgp.priors import Priors
+from lvgp.progress import progress_bar
 from lvgp.space import Encoded
 
 _CHUNK = 1024
@@ -37,6 +38,8 @@ _MOST_DRAWS = 1000
 _FEWEST_COMPONENTS = 512
 _CACHED_BYTES = 400e6
 _BLOCK_BYTES = 100e6
+
+Result = TypeVar("Result")
 
 
 class Summary(NamedTuple):
@@ -156,12 +159,17 @@ class Posterior:
     def _bytes_a_draw(self) -> int:
         return 8 * exact.padded_size(len(self.y)) ** 2
 
-    def components(
-        self, encoded: Encoded, include_noise: bool
-    ) -> Iterator[tuple[slice, Components]]:
-        """Yield runs of rows with the mixture's components there, on the user's scale.
+    def over_rows(
+        self,
+        encoded: Encoded,
+        include_noise: bool,
+        read: Callable[[Components], Result],
+        progress: bool = False,
+    ) -> Iterator[tuple[slice, Result]]:
+        """Yield runs of rows with what `read` makes of the mixture's components there.
 
-        Runs are computed side by side on the cores, a few at a time: memory stays bounded.
+        Components are on the user's scale. Runs are computed side by side on the cores, a few at
+        a time: memory stays bounded.
         """
         query = self._query(encoded)
         noise = self.noise[query.sources] if include_noise else np.zeros(1)
@@ -169,19 +177,25 @@ class Posterior:
         starts = range(0, len(encoded.x), size)
         runs = [slice(start, min(start + size, len(encoded.x))) for start in starts]
 
-        def compute_run(run: slice) -> Components:
+        def compute_run(run: slice) -> Result:
             with compute.scope():
                 means, variances = self._moments(query, run)
             sds = np.sqrt(variances + noise[:, None])
-            return Components(self.y_mean + self.y_scale * means, self.y_scale * sds)
+            return read(Components(self.y_mean + self.y_scale * means, self.y_scale * sds))
 
         with compute.scope():
             self._blocks()
         workers = max(1, min(compute.cores(), len(runs))) if self._is_cached else 1
-        with compute.one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+        with (
+            compute.one_blas_thread(),
+            ThreadPoolExecutor(workers) as pool,
+            progress_bar("predicting", len(runs), progress and len(runs) > 1) as advance,
+        ):
             for first in range(0, len(runs), 2 * workers):
                 batch = runs[first : first + 2 * workers]
-                yield from zip(batch, pool.map(compute_run, batch), strict=True)
+                for run, result in zip(batch, pool.map(compute_run, batch), strict=True):
+                    yield run, result
+                    advance()
 
     def _moments(self, query: _Query, run: slice) -> tuple[np.ndarray, np.ndarray]:
         x, t = _pad_chunk(query.x[run]), _pad_chunk(query.t[run])
@@ -231,15 +245,25 @@ class Posterior:
         return np.random.default_rng([self.draws.seed, 4, column, text]).standard_normal(shape)
 
     def summary(
-        self, encoded: Encoded, probabilities: np.ndarray, include_noise: bool = False
+        self,
+        encoded: Encoded,
+        probabilities: np.ndarray,
+        include_noise: bool = False,
+        progress: bool = False,
     ) -> Summary:
         """Return mean, sd and (rows, probabilities) quantiles of the mixture at each row."""
+
+        def read(components: Components) -> Summary:
+            quantiles = np.empty((components.means.shape[1], len(probabilities)))
+            for column, probability in enumerate(probabilities):
+                quantiles[:, column] = mixture_quantile(components, probability)
+            return Summary(*mixture_moments(components), quantiles)
+
         rows = len(encoded.x)
         found = Summary(np.empty(rows), np.empty(rows), np.empty((rows, len(probabilities))))
-        for run, components in self.components(encoded, include_noise):
-            found.mean[run], found.sd[run] = mixture_moments(components)
-            for column, probability in enumerate(probabilities):
-                found.quantiles[run, column] = mixture_quantile(components, probability)
+        for run, part in self.over_rows(encoded, include_noise, read, progress):
+            for whole, values in zip(found, part, strict=True):
+                whole[run] = values
         return found
 
     def mean_and_covariance(self, encoded: Encoded) -> tuple[np.ndarray, np.ndarray]:

@@ -31,7 +31,7 @@ from lvgp.kernels import KERNELS
 from lvgp.leave_one_out import leave_one_out
 from lvgp.mixture import mixture_moments, mixture_quantile
 from lvgp.model import Model, Rows, pack_rows
-from lvgp.posterior import Posterior
+from lvgp.posterior import Posterior, Summary
 from lvgp.priors import Priors
 from lvgp.space import Encoded, Level, Space, build_space
 from lvgp.table import as_table, check_response
@@ -206,7 +206,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         encoded = self._encode(X)
         if return_cov:
             return self._posterior.mean_and_covariance(encoded)
-        found = self._posterior.summary(encoded, np.empty(0))
+        found = self._summary(encoded, np.empty(0))
         return (found.mean, found.sd) if return_std else found.mean
 
     def predict_interval(
@@ -220,7 +220,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         tail = options.tail(coverage)
         encoded = self._encode(X)
         self._warn_if_overconfident()
-        found = self._posterior.summary(encoded, np.array([tail, 1.0 - tail]), include_noise)
+        found = self._summary(encoded, np.array([tail, 1.0 - tail]), include_noise)
         lower, upper = found.quantiles.T
         columns = {"mean": found.mean, "lower": lower, "upper": upper}
         return pd.DataFrame(columns, index=_index(X))
@@ -233,7 +233,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         probabilities = options.probabilities(quantiles)
         encoded = self._encode(X)
         self._warn_if_overconfident()
-        values = self._posterior.summary(encoded, probabilities, include_noise).quantiles
+        values = self._summary(encoded, probabilities, include_noise).quantiles
         return pd.DataFrame(values, index=_index(X), columns=[float(p) for p in probabilities])
 
     def sample_y(
@@ -357,6 +357,11 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
 
     def _encode(self, X: Any) -> Encoded:
         return self.space_.encode(X, type(self).__name__, self.unknown_levels == "prior")
+
+    def _summary(
+        self, encoded: Encoded, probabilities: np.ndarray, include_noise: bool = False
+    ) -> Summary:
+        return self._posterior.summary(encoded, probabilities, include_noise, self.progress)
 
     def _warn_if_overconfident(self) -> None:
         if self.draws_.is_plug_in and self.space_.qualitative:
