@@ -938,11 +938,3 @@ def test_options_are_not_checked_or_changed_before_fit():
     estimator = LVGPRegressor(**odd)
     assert all(estimator.get_params()[name] is value for name, value in odd.items())
     assert re.search("cubic", repr(estimator))
-
-
-def test_no_rows_give_no_predictions():
-    X, y = table(16, 0)
-    model = regressor().fit(X, y)
-    assert model.predict(X.iloc[:0]).shape == (0,)
-    with pytest.warns(PlugInIntervalWarning):
-        assert model.predict_interval(X.iloc[:0]).shape == (0, 3)
