@@ -17,6 +17,7 @@ from lvgp.space import build_space
 X = pd.DataFrame({"alloy": list("ABCABCABC"), "heat": np.linspace(0, 1, 9)})
 SPACE = build_space(X)
 MODEL = Model(1, (3,), (2,))
+ROWS = np.arange(9)
 PLACES = layout(MODEL, 9)
 
 
@@ -53,7 +54,7 @@ def spoiled(quantity, **values):
 
 def judged(sampling, maps_too=True):
     draws = Draws("bayes", np.zeros((2000, MODEL.size)), np.zeros(2000), 0, sampling=sampling)
-    return diagnose(draws, MODEL, SPACE, maps_too)
+    return diagnose(draws, MODEL, SPACE, ROWS, maps_too)
 
 
 def test_good_chains_are_ok():
@@ -165,11 +166,11 @@ def test_variational_fit_says_what_it_is(settled, spread, verdict):
     rng = np.random.default_rng(0)
     fit = Variational(np.arange(5.0), settled, spread * rng.standard_normal(1000), 1.0)
     draws = Draws("vi", np.zeros((1000, MODEL.size)), np.zeros(1000), 0, variational=fit)
-    found = diagnose(draws, MODEL, SPACE, True)
+    found = diagnose(draws, MODEL, SPACE, ROWS, True)
     assert found.verdict == verdict
     assert "variational approximation" in found.messages[0]
     heavy = dataclasses.replace(fit, settled=True, log_weights=5 * rng.standard_cauchy(1000))
-    found = diagnose(dataclasses.replace(draws, variational=heavy), MODEL, SPACE, True)
+    found = diagnose(dataclasses.replace(draws, variational=heavy), MODEL, SPACE, ROWS, True)
     assert found.verdict == "caution"
     assert found.pareto_k > 0.7
 
@@ -177,8 +178,8 @@ def test_variational_fit_says_what_it_is(settled, spread, verdict):
 def test_point_estimate_is_a_caution_only_with_categories():
     search = Optimization((1.0, 1.0, 0.0), (), 1.0, 0, 10, 1.0)
     draws = Draws("map", np.zeros((1, MODEL.size)), np.zeros(1), 0, optimization=search)
-    found = diagnose(draws, MODEL, SPACE, True)
+    found = diagnose(draws, MODEL, SPACE, ROWS, True)
     assert found.verdict == "caution"
     assert "2 of 3 starts" in " ".join(found.messages)
     numeric = build_space(X[["heat"]])
-    assert diagnose(draws, Model(1, (), ()), numeric, True).verdict == "ok"
+    assert diagnose(draws, Model(1, (), ()), numeric, ROWS, True).verdict == "ok"

@@ -221,20 +221,6 @@ def test_warning_turned_into_an_error_leaves_no_trace():
     assert fitted_attributes(estimator) == set()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"approximation": "fitc"},
-        {"approximation": "vfe"},
-    ],
-)
-def test_what_is_not_there_yet_says_so(options):
-    estimator = regressor(**options)
-    with pytest.raises(NotImplementedError, match="not available yet"):
-        estimator.fit(X, Y)
-    assert fitted_attributes(estimator) == set()
-
-
 def test_fit_leaves_its_arguments_alone():
     table, y = X.astype({"m": "category"}), Y.copy()
     before = table.copy(deep=True), y.copy(deep=True)

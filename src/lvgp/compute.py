@@ -85,15 +85,15 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def padded_batch(vectors: np.ndarray) -> np.ndarray:
-    """Repeat the last of many vectors until their number is a power of two, 64 or more.
+def padded_batch(rows: np.ndarray) -> np.ndarray:
+    """Repeat the last of many rows until their number is a power of two, 64 or more.
 
     Batches of all sizes then share a few compiled programs.
     """
     size = 64
-    while size < len(vectors):
+    while size < len(rows):
         size *= 2
-    return np.pad(vectors, ((0, size - len(vectors)), (0, 0)), mode="edge")
+    return np.pad(rows, ((0, size - len(rows)), (0, 0)), mode="edge")
 
 
 def cache_directory() -> Path | None:

@@ -9,7 +9,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from lvgp.infer.convergence import LEAST_ESS, LEAST_TAIL_ESS, MOST_R_HAT, Layout, layout
+from lvgp.infer.convergence import (
+    LEAST_ESS,
+    LEAST_TAIL_ESS,
+    MOST_R_HAT,
+    layout,
+)
 from lvgp.infer.draws import Draws, Optimization, Sampling, Variational
 from lvgp.model import Model
 from lvgp.space import Space
@@ -65,18 +70,21 @@ class Diagnostics:
         return "\n".join([heading, *(f"- {message}" for message in self.messages)])
 
 
-def diagnose(draws: Draws, model: Model, space: Space, maps_too: bool) -> Diagnostics:
-    """Judge draws of any method."""
+def diagnose(
+    draws: Draws, model: Model, space: Space, watched: np.ndarray, maps_too: bool
+) -> Diagnostics:
+    """Judge draws of any method; `watched` are the training rows whose predictions were watched."""
     if draws.sampling is not None:
-        return _of_chains(draws.sampling, model, space, maps_too)
+        return _of_chains(draws.sampling, model, space, watched, maps_too)
     if draws.variational is not None:
         return _of_approximation(draws.variational)
     return _of_estimate(draws.method, draws.optimization, bool(space.qualitative))
 
 
-def _of_chains(sampling: Sampling, model: Model, space: Space, maps_too: bool) -> Diagnostics:
-    rows = len(sampling.convergence.r_hat) - layout(model, 0).size
-    places = layout(model, rows)
+def _of_chains(
+    sampling: Sampling, model: Model, space: Space, watched: np.ndarray, maps_too: bool
+) -> Diagnostics:
+    places = layout(model, len(watched))
     found = sampling.convergence
     table = pd.DataFrame(
         {
@@ -85,7 +93,7 @@ def _of_chains(sampling: Sampling, model: Model, space: Space, maps_too: bool) -
             "r_hat": found.r_hat,
             "concerns": np.where(places.for_maps, "maps", "predictions"),
         },
-        index=pd.Index(list(_names(space, places)), name="quantity"),
+        index=pd.Index(list(_names(space, watched)), name="quantity"),
     )
     divergences = int(sampling.divergent.sum())
     e_bfmi = _e_bfmi(sampling.energy)
@@ -253,7 +261,7 @@ def _of_estimate(method: str, optimization: Optimization | None, has_latents: bo
     )
 
 
-def _names(space: Space, places: Layout) -> Iterator[str]:
+def _names(space: Space, watched: np.ndarray) -> Iterator[str]:
     """Name the identified quantities, in the order of `layout`."""
     yield from ("signal_sd", "noise_sd")
     yield from (f"lengthscale[{column.name}]" for column in space.quantitative)
@@ -261,7 +269,7 @@ def _names(space: Space, places: Layout) -> Iterator[str]:
     for column in space.qualitative:
         yield from _pairs(str(column.name), [str(level) for level in column.levels])
     yield "log_density"
-    yield from (f"prediction[row {row}]" for row in range(places.fitted.stop - places.fitted.start))
+    yield from (f"prediction[row {row}]" for row in watched)
 
 
 def _pairs(column: str, levels: Sequence[str]) -> Iterator[str]:

@@ -45,6 +45,10 @@ class ConvergenceWarning(LVGPWarning):
     """Inference ended before it reached the quality asked for."""
 
 
+class SlowFitWarning(LVGPWarning):
+    """The fit will take long, and something else would be quicker."""
+
+
 class PlugInIntervalWarning(LVGPWarning):
     """Intervals come from point estimates of the latents and are probably too narrow."""
 

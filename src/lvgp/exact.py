@@ -3,7 +3,7 @@
 Both work on `features`, the (N, P) stack of scaled quantitative inputs x_i / omega_i and of the
 latents z(t_j) of each row, so that one squared distance serves every kernel family:
 
-    C = sigma^2 k(D^2) + noise I,    y ~ N(mu 1, C),    mu ~ N(0, 1 / mean_precision).
+    C = sigma^2 k(D^2) + diag(noise),    y ~ N(mu 1, C),    mu ~ N(0, 1 / mean_precision).
 
 mu is integrated out exactly, or kept at its maximum-likelihood value (`integrate_mean=False`,
 `mean_precision=0`).
@@ -16,7 +16,7 @@ share of the likelihood is known in closed form and taken out again, so padding 
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ class Process(NamedTuple):
     features: Array
     variance: Array
     noise: Array
+    """One variance for each row."""
     mean_precision: Array
 
 
@@ -69,8 +70,7 @@ def padded_size(rows: int) -> int:
 def covariance(kernel: str, process: Process) -> tuple[Array, Array]:
     """Return C, and the slope dk/dD^2 of the correlation in it."""
     correlation, slope = KERNELS[kernel](squared_distances(process.features, process.features))
-    identity = jnp.eye(len(correlation), dtype=correlation.dtype)
-    return process.variance * correlation + process.noise * identity, slope
+    return process.variance * correlation + jnp.diag(process.noise), slope
 
 
 def triangular_inverse(cholesky: Array) -> Array:
@@ -103,28 +103,52 @@ def triangular_inverse(cholesky: Array) -> Array:
     return invert(0, len(inverses))
 
 
-def _likelihood_value(
-    integrate_mean: bool, process: Process, cholesky: Array, solved: Array, mask: Array
-) -> tuple[Array, Array, Array]:
-    """Return log p(y), the estimate of mu and its posterior precision from V = L^-1 [y, 1].
+class Evidence(NamedTuple):
+    """The log likelihood with mu integrated out or maximised over, and what is known of mu."""
+
+    log_likelihood: Array
+    mean: Array
+    """Estimate of mu."""
+    precision: Array
+    """Its posterior precision."""
+
+
+def without_mean(
+    integrate_mean: bool,
+    mean_precision: Array,
+    products: Array,
+    log_determinant: Array,
+    rows: Array,
+) -> Evidence:
+    """Return log p(y) from [y, 1]'C^-1 [y, 1] and log|C|.
 
     With q = y'C^-1 y, a = 1'C^-1 1, b = 1'C^-1 y and c = a + mean_precision,
     log p(y) = -[q - b^2 / c + log|C| + log(c / mean_precision) + N log 2 pi] / 2;
     the term in log c is left out when mu is kept at its maximum.
     """
-    products = solved.T @ solved
-    precision = products[1, 1] + process.mean_precision
+    precision = products[1, 1] + mean_precision
     mean = products[0, 1] / precision
     quadratic = products[0, 0] - mean * products[0, 1]
-    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(cholesky)))
-    log_determinant -= jnp.sum(1.0 - mask) * jnp.log(process.variance + process.noise)
     if integrate_mean:
-        log_determinant += jnp.log(precision) - jnp.log(process.mean_precision)
-    constant = jnp.sum(mask) * jnp.log(2.0 * jnp.pi)
-    return -0.5 * (quadratic + log_determinant + constant), mean, precision
+        log_determinant += jnp.log(precision) - jnp.log(mean_precision)
+    constant = rows * jnp.log(2.0 * jnp.pi)
+    return Evidence(-0.5 * (quadratic + log_determinant + constant), mean, precision)
 
 
-def _factor(total: Array) -> Array:
+def _evidence(
+    integrate_mean: bool, process: Process, cholesky: Array, solved: Array, mask: Array
+) -> Evidence:
+    """The evidence from V = L^-1 [y, 1], the share of padding rows taken out."""
+    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(cholesky)))
+    log_determinant -= jnp.sum((1.0 - mask) * jnp.log(process.variance + process.noise))
+    products = solved.T @ solved
+    return without_mean(
+        integrate_mean, process.mean_precision, products, log_determinant, jnp.sum(mask)
+    )
+
+
+def factor(total: Array) -> Array:
+    """Return the lower Cholesky factor; NaN where there is none."""
     return lax.linalg.cholesky(total, symmetrize_input=False)
 
 
@@ -137,9 +161,9 @@ def log_marginal_likelihood(
     NaN where the covariance is not numerically positive definite. The gradient with respect to
     `process` is hand-derived; `mean_precision` and `mask` count as constants.
     """
-    cholesky = _factor(covariance(kernel, process)[0])
+    cholesky = factor(covariance(kernel, process)[0])
     solved = _solve(cholesky, jnp.stack([y, mask], axis=1))
-    return _likelihood_value(integrate_mean, process, cholesky, solved, mask)[0]
+    return _evidence(integrate_mean, process, cholesky, solved, mask).log_likelihood
 
 
 def _forward(
@@ -152,24 +176,24 @@ def _forward(
     gradient of the features is 4 sigma^2 (diag(H 1) - H) features.
     """
     total, slope = covariance(kernel, process)
-    cholesky = _factor(total)
+    cholesky = factor(total)
     inverse_factor = triangular_inverse(cholesky)
     solved = inverse_factor @ jnp.stack([y, mask], axis=1)
-    value, mean, precision = _likelihood_value(integrate_mean, process, cholesky, solved, mask)
+    value, mean, precision = _evidence(integrate_mean, process, cholesky, solved, mask)
     weights = inverse_factor.T @ solved
     residual_weights, ones_weights = weights[:, 0] - mean * weights[:, 1], weights[:, 1]
     left = jnp.stack([residual_weights, ones_weights / precision], axis=1)
     right = jnp.stack([residual_weights, ones_weights * float(integrate_mean)], axis=1)
-    features_pull, trace = _contract(inverse_factor, left, right, process.features, slope)
-    # tr(S C) in closed form, of which the noise holds noise tr(S) and the signal the rest
+    features_pull, diagonal = _contract(inverse_factor, left, right, process.features, slope)
+    # tr(S C) in closed form, of which the noise holds its part of the diagonal
     total_share = residual_weights @ (y - mean * mask) - len(y)
     total_share += jnp.sum(left[:, 1] * mask) * float(integrate_mean)
-    signal_share = (total_share - process.noise * trace) / process.variance
-    padding = jnp.sum(1.0 - mask) / (process.variance + process.noise)
+    signal_share = (total_share - process.noise @ diagonal) / process.variance
+    padding = (1.0 - mask) / (process.variance + process.noise)
     return value, (
         2.0 * process.variance * features_pull,
-        0.5 * (signal_share + padding),
-        0.5 * (trace + padding),
+        0.5 * (signal_share + jnp.sum(padding)),
+        0.5 * (diagonal + padding),
         residual_weights,
     )
 
@@ -181,7 +205,7 @@ def _contract(
     features: Array,
     slope: Array,
 ) -> tuple[Array, Array]:
-    """Contract S = left right' - W'W (W = L^-1) with the features' distances, and take its trace.
+    """Contract S = left right' - W'W (W = L^-1) with the features' distances; also its diagonal.
 
     S is symmetric and only its lower half is formed, strip by strip: rows start..end of W'W need
     the rows of W from start on and the columns before end, the others being zero. What lies left
@@ -191,7 +215,7 @@ def _contract(
     step = -(-rows // (4 if rows >= 64 else 1))
     with_ones = jnp.concatenate([features, jnp.ones_like(features[:, :1], shape=(rows, 1))], 1)
     pulled = jnp.zeros_like(with_ones)
-    trace = jnp.zeros((), features.dtype)
+    diagonals = []
     for start in range(0, rows, step):
         end = min(start + step, rows)
         inverse = inverse_factor[start:, start:end].T @ inverse_factor[start:, :end]
@@ -199,8 +223,8 @@ def _contract(
         pull = strip * slope[start:end, :end]
         pulled = pulled.at[start:end].add(pull @ with_ones[:end])
         pulled = pulled.at[:start].add(pull[:, :start].T @ with_ones[start:end])
-        trace += jnp.trace(strip[:, start:])
-    return pulled[:, -1:] * features - pulled[:, :-1], trace
+        diagonals.append(jnp.diagonal(strip[:, start:]))
+    return pulled[:, -1:] * features - pulled[:, :-1], jnp.concatenate(diagonals)
 
 
 def _backward(
@@ -214,13 +238,18 @@ def _backward(
 log_marginal_likelihood.defvjp(_forward, _backward)
 
 
+def fitted_mean(process: Process, conditioned: Conditioned, y: Array) -> Array:
+    """Return the mean of f at the training rows: what the noise leaves of y."""
+    return y - process.noise * conditioned.weights
+
+
 def condition(
     kernel: str, integrate_mean: bool, process: Process, y: Array, mask: Array
 ) -> Conditioned:
     """Condition the process on the training rows."""
-    cholesky = _factor(covariance(kernel, process)[0])
+    cholesky = factor(covariance(kernel, process)[0])
     solved = _solve(cholesky, jnp.stack([y, mask], axis=1))
-    _, mean, precision = _likelihood_value(integrate_mean, process, cholesky, solved, mask)
+    _, mean, precision = _evidence(integrate_mean, process, cholesky, solved, mask)
     weights = _solve(cholesky, solved, transpose_a=True)
     return Conditioned(
         features=process.features,
@@ -233,19 +262,48 @@ def condition(
     )
 
 
-def _cross(kernel: str, conditioned: Conditioned, features: Array) -> tuple[Array, Array, Array]:
-    """Return the mean, L^-1 k(W, w*) and the share of mu not yet explained, 1 - 1'C^-1 k."""
+def left_out(
+    kernel: str, integrate_mean: bool, process: Process, y: Array, mask: Array
+) -> tuple[Array, Array]:
+    """Return mean and variance of each y_i given the others (noise included).
+
+    y_i - [C^-1 y]_i / [C^-1]_ii and 1 / [C^-1]_ii, C with the uncertainty of mu in it.
+    """
+    conditioned = condition(kernel, integrate_mean, process, y, mask)
+    precision = jnp.sum(triangular_inverse(conditioned.cholesky) ** 2, axis=0)
+    precision -= conditioned.mean_variance * conditioned.ones_weights**2
+    return y - conditioned.weights / precision, 1.0 / precision
+
+
+class _Explaining(Protocol):
+    """What exact and sparse processes have in common once conditioned."""
+
+    @property
+    def features(self) -> Array: ...
+    @property
+    def variance(self) -> Array: ...
+    @property
+    def weights(self) -> Array: ...
+    @property
+    def ones_weights(self) -> Array: ...
+    @property
+    def mean(self) -> Array: ...
+
+
+def cross(kernel: str, conditioned: _Explaining, features: Array) -> tuple[Array, Array, Array]:
+    """Return K(w*, w), the mean at w*, and the share of mu not yet explained, 1 - 1'C^-1 k."""
     distances = squared_distances(features, conditioned.features)
-    cross = conditioned.variance * KERNELS[kernel](distances)[0]
-    mean = conditioned.mean + cross @ conditioned.weights
-    return mean, _solve(conditioned.cholesky, cross.T), 1.0 - cross @ conditioned.ones_weights
+    covariances = conditioned.variance * KERNELS[kernel](distances)[0]
+    mean = conditioned.mean + covariances @ conditioned.weights
+    return covariances, mean, 1.0 - covariances @ conditioned.ones_weights
 
 
 def conditional_moments(
     kernel: str, conditioned: Conditioned, features: Array
 ) -> tuple[Array, Array]:
     """Return mean and variance of f at new rows (paper, predictive equations)."""
-    mean, explained, unexplained = _cross(kernel, conditioned, features)
+    covariances, mean, unexplained = cross(kernel, conditioned, features)
+    explained = _solve(conditioned.cholesky, covariances.T)
     variance = conditioned.variance - jnp.sum(explained**2, axis=0)
     variance = variance + conditioned.mean_variance * unexplained**2
     return mean, jnp.maximum(variance, 0.0)
@@ -255,7 +313,8 @@ def conditional_covariance(
     kernel: str, conditioned: Conditioned, features: Array
 ) -> tuple[Array, Array]:
     """Return mean and covariance of f at new rows."""
-    mean, explained, unexplained = _cross(kernel, conditioned, features)
+    covariances, mean, unexplained = cross(kernel, conditioned, features)
+    explained = _solve(conditioned.cholesky, covariances.T)
     prior = conditioned.variance * KERNELS[kernel](squared_distances(features, features))[0]
     spread = conditioned.mean_variance * unexplained[:, None] * unexplained[None, :]
     return mean, prior - explained.T @ explained + spread

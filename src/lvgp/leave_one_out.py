@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from lvgp import compute, exact
+from lvgp import compute
 from lvgp.mixture import Components
-from lvgp.model import Model, Rows
+from lvgp.model import Groups, Model, Rows, groups
 from lvgp.posterior import Posterior
 from lvgp.priors import Priors
 
@@ -48,21 +47,35 @@ def pointwise(posterior: Posterior, vectors: np.ndarray) -> Pointwise:
             posterior.model, compute.padded_batch(vectors), posterior.rows, posterior.priors
         )
         kept = Pointwise(*(np.asarray(part)[: len(vectors)] for part in found))
-    rows = len(posterior.y)
-    return kept._replace(means=kept.means[:, :rows], variances=kept.variances[:, :rows])
+    return _one_observation(kept, groups(posterior.training.x, posterior.training.t), posterior.y)
+
+
+def _one_observation(of_groups: Pointwise, found: Groups, y: np.ndarray) -> Pointwise:
+    """Predict single observations from predictions of the means of all that share their inputs.
+
+    Those others tell of f at these inputs too: what the rest of the table says of f, N(m, v), is
+    combined with their mean, whose noise variance is noise / (n - 1).
+    """
+    count, noise = found.counts[found.of], of_groups.noise[:, None]
+    means = of_groups.means[:, found.of]
+    variances = of_groups.variances[:, found.of]
+    repeated = count > 1
+    if repeated.any():
+        others = (np.bincount(found.of, y)[found.of] - y)[repeated]
+        alone = np.maximum(variances[:, repeated] - noise / count[repeated], 1e-300)
+        precision = 1.0 / alone + (count[repeated] - 1) / noise
+        means[:, repeated] = (means[:, repeated] / alone + others / noise) / precision
+        variances[:, repeated] = 1.0 / precision + noise
+    return of_groups._replace(means=means, variances=variances)
 
 
 @partial(jax.jit, static_argnums=0)
 def _pointwise(model: Model, vectors: jax.Array, rows: Rows, priors: Priors) -> Pointwise:
     def one(vector: jax.Array) -> Pointwise:
         conditioned = model.condition(vector, rows, priors)
-        inverse_factor = exact.triangular_inverse(conditioned.cholesky)
-        precision = jnp.sum(inverse_factor**2, axis=0)
-        precision -= conditioned.mean_variance * conditioned.ones_weights**2
         noise = model.parameters(vector, priors).noise + rows.jitter
         return Pointwise(
-            rows.y - conditioned.weights / precision,
-            1.0 / precision,
+            *model.left_out(vector, rows, priors),
             noise,
             conditioned.mean,
             conditioned.mean_variance,

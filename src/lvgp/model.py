@@ -10,9 +10,10 @@ is left to interpretation.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 
-from lvgp import exact
+from lvgp import exact, sparse
 from lvgp.priors import Priors
 
 jax.tree_util.register_dataclass(Priors)
@@ -28,9 +29,15 @@ jax.tree_util.register_dataclass(Priors)
 _OUT_OF_REACH = 1e4
 _LOG_2PI = math.log(2.0 * math.pi)
 
+Conditioned = exact.Conditioned | sparse.Conditioned
+
 
 class Rows(NamedTuple):
-    """Training rows as arrays, padded: scaled inputs, level codes, response, mask of real rows."""
+    """Distinct training rows, padded: inputs, level codes, mean response, mask of real rows.
+
+    Observations at the same inputs are one row: the likelihood depends on their mean, number and
+    scatter only.
+    """
 
     x: Array
     t: Array
@@ -40,6 +47,12 @@ class Rows(NamedTuple):
     """Zero for real rows; puts each padding row out of reach of all others."""
     jitter: Array
     """Added to the noise variance; zero unless the covariance needed stabilising."""
+    counts: Array
+    """How many observations each row is the mean of."""
+    scatter: Array
+    """Sum of squares of the observations around the means of their rows."""
+    inducing: sparse.Inducing | None
+    """Of a sparse approximation."""
 
 
 class Parameters(NamedTuple):
@@ -66,6 +79,8 @@ class Model:
     latent_dims: tuple[int, ...]
     kernel: str = "rbf"
     plug_in_likelihood: bool = False
+    approximation: str | None = None
+    """None, or one of `sparse.RULES`."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -111,22 +126,47 @@ class Model:
             latents=latents,
         )
 
-    def process(self, parameters: Parameters, rows: Rows, priors: Priors) -> exact.Process:
+    def process(
+        self, parameters: Parameters, rows: Rows, priors: Priors
+    ) -> exact.Process | sparse.Process:
         """Return the Gaussian process that `parameters` put on `rows`."""
         precision = 0.0 if self.plug_in_likelihood else 1.0 / priors.mean_sd**2
-        return exact.Process(
-            features=features(parameters, rows.x, rows.t, rows.remoteness),
-            variance=parameters.variance,
-            noise=parameters.noise + rows.jitter,
-            mean_precision=jnp.asarray(precision, dtype=rows.y.dtype),
-        )
+        common = {
+            "features": features(parameters, rows.x, rows.t, rows.remoteness),
+            "variance": parameters.variance,
+            "noise": (parameters.noise + rows.jitter) / rows.counts,
+            "mean_precision": jnp.asarray(precision, dtype=rows.y.dtype),
+        }
+        if rows.inducing is None:
+            return exact.Process(**common)
+        return sparse.Process(**common, inducing=inducing_features(parameters, rows.inducing))
 
     def log_likelihood(self, vector: Array, rows: Rows, priors: Priors) -> Array:
-        """Return log p(y | parameters), mu integrated out or maximised over."""
-        process = self.process(self.parameters(vector, priors), rows, priors)
-        return exact.log_marginal_likelihood(
-            self.kernel, not self.plug_in_likelihood, process, rows.y, rows.mask
+        """Return log p(y | parameters), mu integrated out or maximised over.
+
+        Of n observations at the same inputs, the mean has noise variance noise / n, and the
+        scatter S around it adds log n terms: -[(n - 1) log(2 pi noise) + log n + S / noise] / 2.
+        """
+        parameters = self.parameters(vector, priors)
+        process = self.process(parameters, rows, priors)
+        noise = parameters.noise + rows.jitter
+        repeats = jnp.sum(rows.mask * (rows.counts - 1.0))
+        within = repeats * (jnp.log(noise) + _LOG_2PI) + jnp.sum(jnp.log(rows.counts))
+        within += rows.scatter / noise
+        return (
+            self._read(exact.log_marginal_likelihood, sparse.log_marginal_likelihood)(
+                process, rows.y, rows.mask
+            )
+            - 0.5 * within
         )
+
+    def _read(
+        self, exactly: Callable[..., Any], sparsely: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """Return the function of the model's likelihood, its fixed arguments filled in."""
+        if self.approximation is None:
+            return partial(exactly, self.kernel, not self.plug_in_likelihood)
+        return partial(sparsely, self.approximation, self.kernel, not self.plug_in_likelihood)
 
     def log_prior(self, vector: Array, priors: Priors) -> Array:
         """Return the normalised log prior density of the unconstrained vector, Jacobians included.
@@ -161,10 +201,35 @@ class Model:
         """Return the log density that every method of inference reads."""
         return self.log_likelihood(vector, rows, priors) + self.log_prior(vector, priors)
 
-    def condition(self, vector: Array, rows: Rows, priors: Priors) -> exact.Conditioned:
+    def condition(self, vector: Array, rows: Rows, priors: Priors) -> Conditioned:
         """Condition the process at `vector` on the training rows."""
         process = self.process(self.parameters(vector, priors), rows, priors)
-        return exact.condition(self.kernel, not self.plug_in_likelihood, process, rows.y, rows.mask)
+        return self._read(exact.condition, sparse.condition)(process, rows.y, rows.mask)
+
+    def fitted_mean(self, vector: Array, rows: Rows, priors: Priors) -> Array:
+        """Return the predictive mean at the training rows."""
+        process = self.process(self.parameters(vector, priors), rows, priors)
+        conditioned = self._read(exact.condition, sparse.condition)(process, rows.y, rows.mask)
+        if isinstance(process, sparse.Process):
+            return sparse.fitted_mean(self.kernel, process, conditioned)
+        return exact.fitted_mean(process, conditioned, rows.y)
+
+    def left_out(self, vector: Array, rows: Rows, priors: Priors) -> tuple[Array, Array]:
+        """Return mean and variance of each row's response given the other rows."""
+        process = self.process(self.parameters(vector, priors), rows, priors)
+        return self._read(exact.left_out, sparse.left_out)(process, rows.y, rows.mask)
+
+    def conditional_moments(self, conditioned: Conditioned, new: Array) -> tuple[Array, Array]:
+        """Return mean and variance of f at rows with features `new`."""
+        if isinstance(conditioned, sparse.Conditioned):
+            return sparse.conditional_moments(self.kernel, conditioned, new)
+        return exact.conditional_moments(self.kernel, conditioned, new)
+
+    def conditional_covariance(self, conditioned: Conditioned, new: Array) -> tuple[Array, Array]:
+        """Return mean and covariance of f at rows with features `new`."""
+        if isinstance(conditioned, sparse.Conditioned):
+            return sparse.conditional_covariance(self.kernel, conditioned, new)
+        return exact.conditional_covariance(self.kernel, conditioned, new)
 
 
 def features(parameters: Parameters, x: Array, t: Array, remoteness: Array) -> Array:
@@ -178,19 +243,61 @@ def features(parameters: Parameters, x: Array, t: Array, remoteness: Array) -> A
     return jnp.concatenate(parts, axis=1)
 
 
-def pack_rows(x: np.ndarray, t: np.ndarray, y: np.ndarray, jitter: float = 0.0) -> Rows:
-    """Return the training rows padded to the size they are computed with."""
-    rows = len(y)
-    extra = exact.padded_size(rows) - rows
+def inducing_features(parameters: Parameters, inducing: sparse.Inducing) -> Array:
+    """Return inducing points as points of the same space as `features`."""
+    parts = [inducing.x / parameters.lengthscales]
+    parts += [
+        weights @ latents
+        for weights, latents in zip(inducing.weights, parameters.latents, strict=True)
+    ]
+    parts.append(jnp.zeros((len(inducing.x), 1), dtype=inducing.x.dtype))
+    return jnp.concatenate(parts, axis=1)
+
+
+class Groups(NamedTuple):
+    """Observations at the same inputs, put together in order of first appearance."""
+
+    first: np.ndarray
+    """For each group, its first observation."""
+    of: np.ndarray
+    """For each observation, its group."""
+    counts: np.ndarray
+
+
+def groups(x: np.ndarray, t: np.ndarray) -> Groups:
+    """Find the observations that share all inputs."""
+    if len(x) == 0 or x.shape[1] + t.shape[1] == 0:
+        return Groups(np.arange(len(x)), np.arange(len(x)), np.ones(len(x)))
+    inputs = np.concatenate([x + 0.0, t], axis=1)
+    _, first, of, counts = np.unique(
+        inputs, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(first)
+    return Groups(first[order], np.argsort(order)[of.ravel()], counts[order].astype(float))
+
+
+def pack_rows(
+    x: np.ndarray,
+    t: np.ndarray,
+    y: np.ndarray,
+    jitter: float = 0.0,
+    inducing: sparse.Inducing | None = None,
+) -> Rows:
+    """Return the distinct training rows padded to the size they are computed with."""
+    first, of, counts = groups(x, t)
+    rows, extra = len(first), exact.padded_size(len(first)) - len(first)
+    means = np.bincount(of, y, rows) / counts if len(of) > rows else y
+    after = np.maximum(np.arange(rows + extra) - rows + 1, 0)
     return Rows(
-        x=jnp.asarray(np.pad(x, ((0, extra), (0, 0))), dtype=jnp.float64),
-        t=jnp.asarray(np.pad(t, ((0, extra), (0, 0))), dtype=jnp.int32),
-        y=jnp.asarray(np.pad(y, (0, extra)), dtype=jnp.float64),
-        mask=jnp.asarray(np.arange(rows + extra) < rows, dtype=jnp.float64),
-        remoteness=jnp.asarray(
-            _OUT_OF_REACH * np.maximum(np.arange(rows + extra) - rows + 1, 0), dtype=jnp.float64
-        ),
+        x=jnp.asarray(np.pad(x[first], ((0, extra), (0, 0))), dtype=jnp.float64),
+        t=jnp.asarray(np.pad(t[first], ((0, extra), (0, 0))), dtype=jnp.int32),
+        y=jnp.asarray(np.pad(means, (0, extra)), dtype=jnp.float64),
+        mask=jnp.asarray(after == 0, dtype=jnp.float64),
+        remoteness=jnp.asarray(_OUT_OF_REACH * after, dtype=jnp.float64),
         jitter=jnp.asarray(jitter, dtype=jnp.float64),
+        counts=jnp.asarray(np.pad(counts, (0, extra), constant_values=1.0), dtype=jnp.float64),
+        scatter=jnp.asarray(np.sum((y - means[of]) ** 2), dtype=jnp.float64),
+        inducing=None if inducing is None else jax.tree.map(jnp.asarray, inducing),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,8 +15,9 @@ from sklearn.utils import check_random_state
 from lvgp.errors import DataWarning, InputError, warn
 from lvgp.infer import microcanonical, nuts
 from lvgp.infer.sample import Budget
+from lvgp.model import groups
 from lvgp.priors import Priors
-from lvgp.space import Space
+from lvgp.space import Encoded, Space
 from lvgp.table import column_keys
 
 SAMPLERS = ("auto", "microcanonical", "nuts")
@@ -25,6 +27,7 @@ _TARGET_ACCEPT = {
     "nuts": nuts.TARGET_ACCEPT,
 }
 _DRAWS = 3000
+_SPARSE_NOISE_FLOOR = 1e-4
 _FEWEST_DRAWS = 10
 
 
@@ -80,12 +83,43 @@ def seed(random_state: Any) -> int:
     )
 
 
-def checked_priors(priors: Any) -> Priors:
-    """Return the priors meant by a value or the name of a preset."""
+def checked_priors(priors: Any, is_sparse: bool = False) -> Priors:
+    """Return the priors meant by a value or the name of a preset.
+
+    Presets have a higher floor of the noise with a sparse approximation, as in the paper.
+    """
     value = Priors.preset(priors) if isinstance(priors, str) else priors
+    if isinstance(priors, str) and is_sparse:
+        value = replace(value, noise_floor=max(value.noise_floor, _SPARSE_NOISE_FLOOR))
     if not isinstance(value, Priors):
         raise InputError(f"priors: expected a Priors value or a name, got {value!r}")
     return value.check()
+
+
+def warn_of_more_levels_than_rows(space: Space, rows: int) -> None:
+    """Say that a column has levels that no row can tell anything about."""
+    for column in space.qualitative:
+        if len(column.levels) > rows:
+            empty = sum(count == 0 for count in column.counts)
+            warn(
+                f"column {column.name!r} has {len(column.levels)} levels and the table {rows} "
+                f"rows: {empty} levels have no data, and predictions for them rest on the prior "
+                "alone",
+                DataWarning,
+            )
+
+
+def inducing(approximation: str | None, n_inducing: Any, training: Encoded) -> int:
+    """Return the number of inducing points: as asked for, at most the number of distinct rows."""
+    wanted = count("n_inducing", n_inducing)
+    distinct = len(groups(training.x, training.t).first)
+    if approximation is not None and wanted > distinct:
+        warn(
+            f"n_inducing: {wanted} inducing points are more than the {distinct} distinct rows, and "
+            f"lowered to that; the exact model, approximation=None, gives the same",
+            DataWarning,
+        )
+    return min(wanted, distinct)
 
 
 def budget(

@@ -24,15 +24,15 @@ from lvgp.errors import (
     NumericalWarning,
     warn,
 )
+from lvgp.infer.convergence import watched_rows
 from lvgp.infer.draws import Draws
 from lvgp.mixture import Components, mixture_moments, mixture_quantile
-from lvgp.model import Model, Parameters, Rows, features, pack_rows
+from lvgp.model import Conditioned, Model, Parameters, Rows, features, groups, pack_rows
 from lvgp.priors import Priors
 from lvgp.progress import progress_bar
 from lvgp.space import Encoded
 
 _CHUNK = 1024
-_SMALLEST_CHUNK = 64
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 _MOST_DRAWS = 1000
 _FEWEST_COMPONENTS = 512
@@ -109,9 +109,16 @@ class Posterior:
     @property
     def rows(self) -> Rows:
         """The training rows, packed for computation."""
-        return pack_rows(self.training.x, self.training.t, self.y, self.draws.jitter)
+        draws = self.draws
+        return pack_rows(self.training.x, self.training.t, self.y, draws.jitter, draws.inducing)
 
-    def _blocks(self) -> Iterable[tuple[slice, exact.Conditioned]]:
+    @property
+    def watched(self) -> np.ndarray:
+        """The training rows whose predictions convergence was judged by."""
+        first = groups(self.training.x, self.training.t).first
+        return first[watched_rows(len(first))]
+
+    def _blocks(self) -> Iterable[tuple[slice, Conditioned]]:
         """Runs of the draws kept, with the processes conditioned on the training rows.
 
         Factors are computed once and cached; where they would take too much memory, only a block
@@ -125,11 +132,11 @@ class Posterior:
         return ((run, self._conditioned(run)) for run in runs)
 
     @cached_property
-    def _cached_blocks(self) -> list[tuple[slice, exact.Conditioned]]:
+    def _cached_blocks(self) -> list[tuple[slice, Conditioned]]:
         everything = slice(0, len(self.kept))
         return [(everything, self._conditioned(everything))]
 
-    def _conditioned(self, run: slice) -> exact.Conditioned:
+    def _conditioned(self, run: slice) -> Conditioned:
         """Condition on the training rows; jitter grows until every factor exists."""
         vectors = self.draws.vectors[self.kept[run]]
         for extra in _JITTERS:
@@ -157,6 +164,9 @@ class Posterior:
 
     @property
     def _bytes_a_draw(self) -> int:
+        inducing = self.draws.inducing
+        if inducing is not None:
+            return 16 * len(inducing.x) ** 2
         return 8 * exact.padded_size(len(self.y)) ** 2
 
     def over_rows(
@@ -198,7 +208,7 @@ class Posterior:
                     advance()
 
     def _moments(self, query: _Query, run: slice) -> tuple[np.ndarray, np.ndarray]:
-        x, t = _pad_chunk(query.x[run]), _pad_chunk(query.t[run])
+        x, t = compute.padded_batch(query.x[run]), compute.padded_batch(query.t[run])
         found = []
         for block, conditioned in self._blocks():
             chosen = (query.sources >= block.start) & (query.sources < block.stop)
@@ -326,21 +336,13 @@ def _square_root(covariance: np.ndarray) -> np.ndarray:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def _pad_chunk(part: np.ndarray) -> np.ndarray:
-    """Pad rows to a power of two so that tables of all lengths share a few compiled programs."""
-    size = _SMALLEST_CHUNK
-    while size < len(part):
-        size *= 2
-    return np.pad(part, ((0, size - len(part)), (0, 0)))
-
-
 @partial(jax.jit, static_argnums=0)
 def _parameters(model: Model, vectors: jax.Array, priors: Priors) -> Parameters:
     return jax.vmap(lambda vector: model.parameters(vector, priors))(vectors)
 
 
 @partial(jax.jit, static_argnums=0)
-def _condition(model: Model, vectors: jax.Array, rows: Rows, priors: Priors) -> exact.Conditioned:
+def _condition(model: Model, vectors: jax.Array, rows: Rows, priors: Priors) -> Conditioned:
     return jax.lax.map(lambda vector: model.condition(vector, rows, priors), vectors)
 
 
@@ -348,7 +350,7 @@ def _condition(model: Model, vectors: jax.Array, rows: Rows, priors: Priors) -> 
 def _moments(
     model: Model,
     parameters: Parameters,
-    conditioned: exact.Conditioned,
+    conditioned: Conditioned,
     sources: jax.Array,
     fresh: tuple[jax.Array, ...],
     x: jax.Array,
@@ -360,7 +362,7 @@ def _moments(
         parameters, source, fresh = component
         process = jax.tree.map(lambda part: part[source], conditioned)
         new = _new_features(parameters, fresh, x, t)
-        return exact.conditional_moments(model.kernel, process, new)
+        return model.conditional_moments(process, new)
 
     return jax.lax.map(one, (parameters, sources, fresh))
 
@@ -369,13 +371,13 @@ def _moments(
 def _joint_moments(
     model: Model,
     parameters: Parameters,
-    conditioned: exact.Conditioned,
+    conditioned: Conditioned,
     fresh: tuple[jax.Array, ...],
     x: jax.Array,
     t: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     new = _new_features(parameters, fresh, x, t)
-    return exact.conditional_covariance(model.kernel, conditioned, new)
+    return model.conditional_covariance(conditioned, new)
 
 
 def _new_features(

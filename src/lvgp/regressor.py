@@ -22,15 +22,14 @@ from lvgp.errors import (
     PlugInIntervalWarning,
     warn,
 )
-from lvgp.infer.draws import Draws, Optimization
-from lvgp.infer.optimize import find_mode
-from lvgp.infer.sample import Budget, sample
-from lvgp.infer.variational import approximate
+from lvgp.infer.draws import Optimization
+from lvgp.infer.run import Plan, infer
+from lvgp.infer.sample import Budget
 from lvgp.interpret import LatentMap, latent_map
 from lvgp.kernels import KERNELS
 from lvgp.leave_one_out import leave_one_out
 from lvgp.mixture import mixture_moments, mixture_quantile
-from lvgp.model import Model, Rows, pack_rows
+from lvgp.model import Model, pack_rows
 from lvgp.posterior import Posterior, Summary
 from lvgp.priors import Priors
 from lvgp.space import Encoded, Level, Space, build_space
@@ -66,7 +65,8 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     kernel : {"rbf", "matern52", "matern32"}
         Family of the correlation.
     approximation, n_inducing
-        Sparse approximation, and its number of inducing points. Not available yet.
+        None for the exact model, whose cost grows with the cube of the distinct rows; "fitc" or
+        "vfe" for a sparse one through `n_inducing` points, linear in the rows.
     categorical : list of column names, optional
         Columns to treat as categories; by default every column that is not numeric. Positions are
         taken too when X is an array.
@@ -169,32 +169,26 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             latent_dims=options.latent_dims(self.latent_dim, space, table, named),
             kernel=self.kernel,
             plug_in_likelihood=self.method == "mle",
+            approximation=self.approximation,
         )
         y_mean, y_scale = float(response.mean()), float(response.std(ddof=1))
         # rounding lets y in other units, which standardises to the same but for its last bits, give
         # the same fit: chains would turn those bits into other draws
         standardised = np.round((response - y_mean) / y_scale, 10)
         training = space.encode(X)
+        options.warn_of_more_levels_than_rows(space, len(response))
+        points = options.inducing(self.approximation, self.n_inducing, training)
         seed = options.seed(self.random_state)
         with compute.scope():
             rows = pack_rows(training.x, training.t, standardised)
-            draws = self._inferred(model, rows, priors, budget, seed)
+            plan = Plan(self.method, budget, self.restarts, points, self.progress)
+            draws = infer(model, rows, priors, plan, seed)
         self._set_fitted(
             space, Posterior(model, priors, draws, training, standardised, y_mean, y_scale)
         )
         if not draws.is_plug_in and self.diagnostics_.verdict != "ok":
             warn(f"the fit is not ok: {self.diagnostics_}", ConvergenceWarning)
         return self
-
-    def _inferred(
-        self, model: Model, rows: Rows, priors: Priors, budget: Budget, seed: int
-    ) -> Draws:
-        if self.method == "bayes":
-            return sample(model, rows, priors, budget, seed, self.progress)
-        mode = find_mode(model, rows, priors, self.restarts, seed, self.progress)
-        if self.method == "vi":
-            return approximate(model, rows, priors, mode, self.progress)
-        return mode
 
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False
@@ -333,7 +327,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             del self.feature_names_in_
         self._posterior = posterior
         self._diagnostics = diagnose(
-            posterior.draws, posterior.model, space, self.converge == "all"
+            posterior.draws, posterior.model, space, posterior.watched, self.converge == "all"
         )
 
     def _checked_options(self) -> tuple[Priors, Budget]:
@@ -341,8 +335,6 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         options.one_of("kernel", self.kernel, tuple(KERNELS))
         options.one_of("approximation", self.approximation, (None, "fitc", "vfe"))
         options.one_of("unknown_levels", self.unknown_levels, ("error", "prior"))
-        if self.approximation is not None:
-            raise NotImplementedError("sparse approximations are not available yet")
         options.count("restarts", self.restarts)
         budget = options.budget(
             self.sampler,
@@ -353,7 +345,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             self.time_limit,
             self.converge,
         )
-        return options.checked_priors(self.priors), budget
+        return options.checked_priors(self.priors, self.approximation is not None), budget
 
     def _encode(self, X: Any) -> Encoded:
         return self.space_.encode(X, type(self).__name__, self.unknown_levels == "prior")

@@ -28,6 +28,7 @@ from lvgp.model import Model
 from lvgp.posterior import Posterior
 from lvgp.priors import Priors
 from lvgp.space import Column, Dropped, Encoded, Qualitative, Quantitative, Space
+from lvgp.sparse import RULES, Inducing
 
 FORMAT = 1
 _HEADER = re.compile(rb"lvgp-model (\d+) sha256=([0-9a-f]{64}) bytes=(\d+)\n")
@@ -144,6 +145,10 @@ def _payload(saved: Saved) -> bytes:
         "vectors": draws.vectors,
         "log_densities": draws.log_densities,
     }
+    if draws.inducing is not None:
+        arrays["inducing.x"] = np.asarray(draws.inducing.x)
+        for column, weights in enumerate(draws.inducing.weights):
+            arrays[f"inducing.weights.{column}"] = np.asarray(weights)
     for part in _HISTORIES:
         manifest[part] = _history_state(getattr(draws, part), f"{part}.", arrays)
     encoded = json.dumps(manifest, default=_plain).encode()
@@ -164,6 +169,7 @@ def _restore(payload: bytes) -> Saved:
         log_densities=arrays["log_densities"],
         seed=manifest["seed"],
         jitter=manifest["jitter"],
+        inducing=_inducing_from(arrays, len(model["n_levels"])),
         **{
             part: _history_from(kind, manifest[part], f"{part}.", arrays)
             for part, kind in _HISTORIES.items()
@@ -182,6 +188,13 @@ def _restore(payload: bytes) -> Saved:
     _check_fit(space, posterior)
     options = {name: _untagged(value) for name, value in manifest["options"].items()}
     return Saved(space, posterior, options, manifest["version"])
+
+
+def _inducing_from(arrays: Mapping[str, np.ndarray], columns: int) -> Inducing | None:
+    if "inducing.x" not in arrays:
+        return None
+    weights = tuple(arrays[f"inducing.weights.{column}"] for column in range(columns))
+    return Inducing(arrays["inducing.x"], weights)
 
 
 def _history_state(value: Any, prefix: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -224,6 +237,7 @@ def _check_fit(space: Space, posterior: Posterior) -> None:
         "t": t.shape == (len(posterior.y), len(model.n_levels)) and t.dtype.kind == "i",
         "y": posterior.y.ndim == 1 and posterior.y.dtype == float,
     }
+    fits["inducing points"] = _inducing_fits(model, posterior.draws.inducing)
     sampling = posterior.draws.sampling
     if sampling is not None:
         fits["chains"] = sampling.acceptance.ndim == 2 and sampling.acceptance.size == len(vectors)
@@ -231,6 +245,15 @@ def _check_fit(space: Space, posterior: Posterior) -> None:
     wrong = [part for part, holds in fits.items() if not holds]
     if wrong:
         raise ValueError(f"these parts do not fit the rest: {', '.join(wrong)}")
+
+
+def _inducing_fits(model: Model, inducing: Inducing | None) -> bool:
+    if inducing is None or model.approximation is None:
+        return inducing is None and model.approximation is None
+    shapes = [part.shape for part in (inducing.x, *inducing.weights)]
+    points = len(inducing.x)
+    expected = [(points, width) for width in (model.n_quantitative, *model.n_levels)]
+    return model.approximation in RULES and shapes == expected
 
 
 def _column_state(column: Column) -> dict[str, Any]:

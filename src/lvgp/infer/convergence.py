@@ -25,6 +25,7 @@ from lvgp.priors import Priors
 MOST_R_HAT = 1.01
 LEAST_ESS = 400.0
 LEAST_TAIL_ESS = 100.0
+_MOST_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Layout:
     """One for each qualitative column: pairs of levels a < b, row by row."""
     log_density: int
     fitted: slice
-    """The predictive means at the training rows."""
+    """The predictive means at training rows."""
     for_maps: np.ndarray
     """Which of them the latent maps rest on; predictions rest on the others."""
 
@@ -46,8 +47,13 @@ class Layout:
         return self.fitted.stop
 
 
+def watched_rows(distinct: int) -> np.ndarray:
+    """Return which of the distinct rows' predictions are watched: all, or 1000 evenly spaced."""
+    return np.linspace(0, distinct - 1, min(distinct, _MOST_ROWS)).round().astype(int)
+
+
 def layout(model: Model, rows: int) -> Layout:
-    """Return the order in which `identified` gives its quantities for a table of `rows` rows."""
+    """Return the order in which `identified` gives its quantities when it watches `rows` rows."""
     start, blocks = model.raw_start, []
     for levels in model.n_levels:
         blocks.append(slice(start, start + levels * (levels - 1) // 2))
@@ -71,7 +77,7 @@ def identified(
     pairs, fitted = (
         np.asarray(part)[: len(vectors)] for part in _identified(model, padded, rows, priors)
     )
-    fitted = fitted[:, : int(np.asarray(rows.mask).sum())]
+    fitted = fitted[:, watched_rows(int(np.asarray(rows.mask).sum()))]
     return np.concatenate(
         [vectors[:, : model.raw_start], pairs, log_densities[:, None], fitted], axis=1
     )
@@ -85,9 +91,7 @@ def _identified(model: Model, vectors: Array, rows: Rows, priors: Priors) -> tup
         for latents in parameters.latents:
             correlation = KERNELS[model.kernel](squared_distances(latents, latents))[0]
             pairs.append(correlation[jnp.triu_indices(len(latents), 1)])
-        weights = model.condition(vector, rows, priors).weights
-        # f at the training rows is what the noise leaves of y: y - noise C^-1 (y - mu)
-        return jnp.concatenate(pairs), rows.y - (parameters.noise + rows.jitter) * weights
+        return jnp.concatenate(pairs), model.fitted_mean(vector, rows, priors)
 
     return jax.lax.map(one, vectors)
 

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from lvgp.sparse import Inducing
+
 
 @dataclass(frozen=True)
 class Optimization:
@@ -120,6 +122,8 @@ class Draws:
     seed: int
     jitter: float = 0.0
     """Added to the noise variance because the covariance needed stabilising."""
+    inducing: Inducing | None = None
+    """The inducing points of a sparse approximation."""
     optimization: Optimization | None = None
     sampling: Sampling | None = None
     variational: Variational | None = None

@@ -175,7 +175,7 @@ def _searching(
 
                 def one(start: np.ndarray) -> Minimum:
                     with compute.scope():
-                        end = _search(model, start, rows, priors, tolerance)
+                        end = search(model, start, rows, priors, tolerance)
                         end = jax.tree.map(np.asarray, end)
                     advance()
                     return end
@@ -193,14 +193,21 @@ def _searching(
 
 
 @partial(jax.jit, static_argnums=0)
-def _search(
-    model: Model, start: jax.Array, rows: Rows, priors: Priors, tolerance: jax.Array
+def search(
+    model: Model,
+    start: jax.Array,
+    rows: Rows,
+    priors: Priors,
+    tolerance: float,
+    most_evaluations: int = 5000,
 ) -> Minimum:
+    """Return the mode of the log density that a search from `start` ends at, negated."""
+
     def objective(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
         value, gradient = jax.value_and_grad(model.log_density)(vector, rows, priors)
         return -value, -gradient
 
-    return minimize(objective, start, tolerance)
+    return minimize(objective, start, tolerance, most_evaluations)
 
 
 def _improve(model: Model, run: Run, found: _Found, seed: int) -> _Found:

@@ -55,8 +55,8 @@ class _Search(NamedTuple):
 def minimize(
     objective: Objective,
     start: Array,
-    tolerance: Array,
-    most_evaluations: int = 5000,
+    tolerance: Array | float,
+    most_evaluations: Array | int = 5000,
 ) -> Minimum:
     """Minimise `objective`, a function returning value and gradient; points may be NaN.
 
@@ -104,7 +104,7 @@ def minimize(
 
 
 def _accept(
-    search: _Search, point: Array, value: Array, gradient: Array, tolerance: Array
+    search: _Search, point: Array, value: Array, gradient: Array, tolerance: Array | float
 ) -> _Search:
     """Move to `point`, update the inverse Hessian and choose the next direction."""
     inverse_hessian, updated = _bfgs_update(

@@ -21,6 +21,7 @@ from lvgp.infer.convergence import (
     layout,
     measure,
     reached,
+    watched_rows,
 )
 from lvgp.infer.draws import Convergence, Draws, Sampling
 from lvgp.infer.microcanonical import Microcanonical
@@ -33,6 +34,8 @@ from lvgp.progress import SamplingBar, sampling_bar
 FEWEST_DRAWS = 50
 """Draws of each chain below which an interrupted run is not worth keeping."""
 _FIRST_CHECK = 150
+_SPREAD = 0.1
+"""Sd of the chains' starts around a mode, in every unconstrained coordinate."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +60,19 @@ def sample(
     priors: Priors,
     budget: Budget,
     seed: int,
+    mode: Draws | None = None,
     progress: bool = False,
     workers: int | None = None,
 ) -> Draws:
     """Return draws from the posterior, sampled until good enough or until the budget ends.
 
+    Chains start at points spread over the prior, or around the mode where one is given.
     The draws depend on `seed` and `budget` only, not on `workers`, the number of chains advanced
     side by side; unless the time limit or the user ends the run.
     """
     begun = time.perf_counter()
-    rows, vectors = _first_points(model, rows, priors, budget.chains, seed)
+    candidates = _candidates(model, priors, 4 * budget.chains, seed, mode)
+    rows, vectors = _first_points(model, rows, priors, budget.chains, candidates)
     sampler = _sampler(model, rows, priors, budget, seed)
     with (
         sampling_bar(budget.chains, budget.warmup, budget.draws, progress) as bar,
@@ -97,6 +103,8 @@ def sample(
         log_densities=record.point.log_density.ravel(),
         seed=seed,
         jitter=float(rows.jitter),
+        inducing=jax.tree.map(np.asarray, rows.inducing),
+        optimization=None if mode is None else mode.optimization,
         sampling=sampling,
     )
 
@@ -111,14 +119,23 @@ def _sampler(
     return Microcanonical(model, rows, priors, keys, budget.target_accept)
 
 
+def _candidates(
+    model: Model, priors: Priors, count: int, seed: int, mode: Draws | None
+) -> np.ndarray:
+    """Return points where chains may start."""
+    if mode is None:
+        return starting_points(model, priors, count, seed)
+    spread = np.random.default_rng([seed, 5]).standard_normal((count, model.size))
+    return mode.vectors[0] + _SPREAD * spread
+
+
 def _first_points(
-    model: Model, rows: Rows, priors: Priors, chains: int, seed: int
+    model: Model, rows: Rows, priors: Priors, chains: int, candidates: np.ndarray
 ) -> tuple[Rows, np.ndarray]:
-    """Return a point of finite density for each chain, spread over the prior.
+    """Return a point of finite density for each chain.
 
     When the covariance is not positive definite at most of them, jitter is added to the noise.
     """
-    candidates = starting_points(model, priors, 4 * chains, seed)
     for jitter in JITTERS:
         rows = rows._replace(jitter=jnp.asarray(jitter, dtype=rows.y.dtype))
         densities = np.array([_log_density(model, point, rows, priors) for point in candidates])
@@ -151,7 +168,7 @@ def _collected(
 
     When to look next depends on the draws alone, never on the clock.
     """
-    places = layout(model, int(np.asarray(rows.mask).sum()))
+    places = layout(model, len(watched_rows(int(np.asarray(rows.mask).sum()))))
     interest = np.ones(places.size, bool) if budget.maps_too else ~places.for_maps
     records: list[Record] = []
     values: list[np.ndarray] = []

@@ -66,6 +66,7 @@ def approximate(
         log_densities=log_densities[usable],
         seed=mode.seed,
         jitter=mode.jitter,
+        inducing=mode.inducing,
         optimization=mode.optimization,
         variational=Variational(
             elbo=np.array(elbo),
