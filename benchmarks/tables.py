@@ -51,6 +51,18 @@ def m2ax(target: str, seed: int = 100) -> Case:
     return Case(f"m2ax {target}", build_space(train), train, y[chosen], X.iloc[rest], y[rest])
 
 
+def abo3(seed: int = 100, rows: int = 1000, target: str = "formation_energy_eV_per_atom") -> Case:
+    """Return ABO3 perovskites, `rows` training rows of 5276; all 73 levels of a site declared."""
+    table = pd.read_csv(Path(os.environ["LVGP_DATA"]) / "abo3" / "abo3.csv")
+    chosen = np.random.RandomState(seed).choice(len(table), rows, replace=False)
+    rest = np.setdiff1d(np.arange(len(table)), chosen)
+    X, y = table[["A", "B"]], table[target].to_numpy(float)
+    levels = {name: sorted(X[name].unique()) for name in X}
+    train = X.iloc[chosen]
+    space = build_space(train, levels=levels)
+    return Case(f"abo3 {rows}", space, train, y[chosen], X.iloc[rest], y[rest])
+
+
 def problem(name: str, per_level: int, seed: int = 0) -> Case:
     """Return a design of a test problem with 1000 test points."""
     made = getattr(problems, name)()

@@ -262,3 +262,18 @@ def test_no_categories_and_only_categories_both_work():
     assert np.isfinite(numeric.predict(NEW[["heat"]])).all()
     means = category.predict(pd.DataFrame({"site": list("abcd")}))
     assert means[3] > means[2] > means[0]
+
+
+def test_latent_map_of_a_fit(bayes):
+    found = bayes.latent_map("site")
+    again = bayes.latent_map("site")
+    np.testing.assert_array_equal(found.coordinates, again.coordinates)
+    assert list(found.levels) == list(bayes.space_.qualitative[0].levels)
+    assert found.observations["empty"] == 0
+    assert len(found.draws) == len(bayes._posterior.kept)
+
+
+@pytest.mark.parametrize("column", ["half", "heat", "nowhere", 3])
+def test_columns_without_latents_have_no_map(bayes, column):
+    with pytest.raises(InputError, match="has no latent map: only categories with three levels"):
+        bayes.latent_map(column)

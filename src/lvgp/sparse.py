@@ -83,6 +83,8 @@ class _Parts(NamedTuple):
     """sigma^2 - diag Q, zero for padding."""
     diagonal: Array
     """Lambda."""
+    inner: Array
+    """B."""
     inner_inverse: Array
     """L_B^-1."""
     solved: Array
@@ -102,7 +104,8 @@ def _parts(
     residual = mask * jnp.maximum(process.variance - jnp.sum(projected**2, axis=0), 0.0)
     diagonal = process.noise + residual if rule == "fitc" else process.noise
     scaled = projected / diagonal
-    inner_factor = factor(jnp.eye(len(points), dtype=inner.dtype) + scaled @ projected.T)
+    within = jnp.eye(len(points), dtype=inner.dtype) + scaled @ projected.T
+    inner_factor = factor(within)
     inner_inverse = triangular_inverse(inner_factor)
     targets = jnp.stack([y, mask], axis=1)
     solved = inner_inverse @ (scaled @ targets)
@@ -122,6 +125,7 @@ def _parts(
         projected,
         residual,
         diagonal,
+        within,
         inner_inverse,
         solved,
         evidence,
@@ -135,9 +139,10 @@ def _inverse_times_targets(parts: _Parts, y: Array, mask: Array) -> tuple[Array,
     return weights[:, 0] - parts.evidence.mean * weights[:, 1], weights[:, 1]
 
 
-def _inverse_diagonal(parts: _Parts, half_solved: Array) -> Array:
-    """Return the diagonal of C^-1; `half_solved` is L_B^-1 A."""
-    return (1.0 - jnp.sum(half_solved**2, axis=0) / parts.diagonal) / parts.diagonal
+def _inverse_diagonal(parts: _Parts, solved_rows: Array) -> Array:
+    """Return the diagonal of C^-1; `solved_rows` is B^-1 A."""
+    explained = jnp.sum(parts.projected * solved_rows, axis=0)
+    return (1.0 - explained / parts.diagonal) / parts.diagonal
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
@@ -163,13 +168,16 @@ def _forward(
     P E = L_mm^-T F and P E P' = L_mm^-T (F A') L_mm^-1, P = K_mm^-1 K_mn, where
 
         F = A E = [(A w) w' + (A u) u' / c - B^-1 A Lambda^-1] / 2 + A diag(h).
+
+    For VFE F A' needs no sum over rows: A Lambda^-1 A' = B - I.
     """
     parts = _parts(rule, kernel, integrate_mean, process, y, mask)
     residual_weights, ones_weights = _inverse_times_targets(parts, y, mask)
     ones_share = ones_weights * (float(integrate_mean) / parts.evidence.precision)
-    half_solved = parts.inner_inverse @ parts.projected
+    inverse = parts.inner_inverse.T @ parts.inner_inverse
+    solved_rows = inverse @ parts.projected
     slope_of_diagonal = residual_weights**2 + ones_share * ones_weights
-    slope_of_diagonal = 0.5 * mask * (slope_of_diagonal - _inverse_diagonal(parts, half_solved))
+    slope_of_diagonal = 0.5 * mask * (slope_of_diagonal - _inverse_diagonal(parts, solved_rows))
     noise = slope_of_diagonal
     if rule == "fitc":
         on_diagonal, variance = -slope_of_diagonal, jnp.sum(slope_of_diagonal)
@@ -177,11 +185,16 @@ def _forward(
         on_diagonal = 0.5 * mask / process.noise
         variance = -jnp.sum(on_diagonal)
         noise += 0.5 * parts.residual / process.noise**2
+    right = jnp.stack([residual_weights, ones_weights])
     left = 0.5 * (parts.projected @ jnp.stack([residual_weights, ones_share], axis=1))
-    pull = left @ jnp.stack([residual_weights, ones_weights])
-    pull += parts.projected * on_diagonal
-    pull -= parts.inner_inverse.T @ (half_solved * (0.5 / parts.diagonal))
-    inner_pull = pull @ parts.projected.T
+    pull = left @ right
+    pull += parts.projected * on_diagonal - solved_rows * (0.5 / parts.diagonal)
+    if rule == "fitc":
+        inner_pull = pull @ parts.projected.T
+    else:
+        identity = jnp.eye(len(inverse), dtype=inverse.dtype)
+        inner_pull = left @ (right @ parts.projected.T)
+        inner_pull += 0.5 * (parts.inner + inverse) - identity
     features, inducing = _contract(process, parts, pull, inner_pull)
     variance += jnp.trace(inner_pull) / process.variance
     constant = jnp.zeros_like(process.mean_precision)
@@ -197,8 +210,10 @@ def _contract(
     For weights V on squared distances |u_m - f_n|^2 that is 2 (V'1 f - V'u) and 2 (V1 u - V f).
     """
     features, points, inverse = process.features, process.inducing, parts.inverse_factor
-    outer = (2.0 * process.variance) * (inverse.T @ pull) * parts.outer_slope
-    inner = -process.variance * (inverse.T @ inner_pull @ inverse) * parts.inner_slope
+    # laid out in memory: XLA takes twice as long for a product with a transposed factor
+    transposed = jax.lax.optimization_barrier(inverse.T)
+    outer = (2.0 * process.variance) * (transposed @ pull) * parts.outer_slope
+    inner = -process.variance * (transposed @ inner_pull @ inverse) * parts.inner_slope
     rows = 2.0 * (jnp.sum(outer, axis=0)[:, None] * features - outer.T @ points)
     moved = jnp.sum(outer, axis=1)[:, None] * points - outer @ features
     moved += 2.0 * (jnp.sum(inner, axis=1)[:, None] * points - inner @ points)
@@ -253,7 +268,8 @@ def left_out(
     """
     parts = _parts(rule, kernel, integrate_mean, process, y, mask)
     residual_weights, ones_weights = _inverse_times_targets(parts, y, mask)
-    precision = _inverse_diagonal(parts, parts.inner_inverse @ parts.projected)
+    solved_rows = parts.inner_inverse.T @ (parts.inner_inverse @ parts.projected)
+    precision = _inverse_diagonal(parts, solved_rows)
     if integrate_mean:
         precision -= ones_weights**2 / parts.evidence.precision
     unexplained = parts.residual if rule == "vfe" else 0.0

@@ -85,14 +85,14 @@ def find_sparse_mode(
 
             return sorted(pool.map(one, tasks), key=lambda end: -_or_lowest(end.log_density))
 
-        held = partial(_points_held, n_inducing)
+        held = partial(points_held, n_inducing)
         starts = starting_points(fitc, priors, restarts, seed)
         first = each(held, fitc, ((start, _FIRST_EVALUATIONS) for start in starts))
         ends = each(held, fitc, ((end.vector, _EVALUATIONS) for end in first[:quarter]))
-        ends = each(_points_free, fitc, ((end,) for end in ends[:_REFINED]))
+        ends = each(points_free, fitc, ((end,) for end in ends[:_REFINED]))
         if model.approximation == "vfe":
             moved = each(held, model, ((end.vector, _EVALUATIONS) for end in ends))
-            ends = each(_points_free, model, ((end,) for end in moved))
+            ends = each(points_free, model, ((end,) for end in moved))
     return _as_draws(model, first, ends, seed, begun)
 
 
@@ -152,7 +152,7 @@ def at_rows(model: Model, rows: Rows, chosen: np.ndarray) -> Inducing:
     return Inducing(np.asarray(rows.x)[chosen], weights)
 
 
-def _points_held(
+def points_held(
     n_inducing: int, model: Model, rows: Rows, priors: Priors, start: np.ndarray, most: int
 ) -> End:
     """Search over the parameters with inducing points at rows chosen for the start."""
@@ -168,7 +168,7 @@ def _points_held(
     )
 
 
-def _points_free(model: Model, rows: Rows, priors: Priors, start: End) -> End:
+def points_free(model: Model, rows: Rows, priors: Priors, start: End) -> End:
     """Search on with the inducing points free: coordinates in [0, 1], weights on the simplex.
 
     A point's weights are a / sum(a) with a in [0, 1], that of its starting level kept above 0.01:

@@ -37,6 +37,7 @@ MOST_STEPS = 1000
 TARGET_ACCEPT = 0.85
 _WORTH = 0.7
 _SHORTEST_STEP = 0.5
+_NEARLY_ALL = 0.96
 
 
 class Tuning(NamedTuple):
@@ -178,7 +179,9 @@ class Microcanonical:
         self.tuning = self.tuning._replace(inverse_mass=metric)
 
     def _move_step(self, acceptance: np.ndarray, gain: float) -> None:
-        miss = float(np.nan_to_num(acceptance).mean()) - self._target_accept
+        found = float(np.nan_to_num(acceptance).mean())
+        # where nearly all is accepted the step is far too short, and the miss does not show how far
+        miss = (found - self._target_accept) * (4.0 if found > _NEARLY_ALL else 1.0)
         self.tuning = self.tuning._replace(step=self.tuning.step * math.exp(gain * miss))
 
     def _move_length(self, point: Point) -> None:

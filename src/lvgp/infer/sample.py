@@ -15,7 +15,6 @@ from lvgp.infer.chains import Chains, Record, joined, side_by_side
 from lvgp.infer.convergence import (
     LEAST_ESS,
     MOST_R_HAT,
-    Glance,
     glance,
     identified,
     layout,
@@ -34,6 +33,7 @@ from lvgp.progress import SamplingBar, sampling_bar
 FEWEST_DRAWS = 50
 """Draws of each chain below which an interrupted run is not worth keeping."""
 _FIRST_CHECK = 150
+_NEAR_GROWTH, _FAR_GROWTH = 1.3, 1.6
 _SPREAD = 0.1
 """Sd of the chains' starts around a mode, in every unconstrained coordinate."""
 
@@ -184,7 +184,8 @@ def _collected(
         _refuse_if_too_short(made, chains, budget)
         try:
             values = _identified_so_far(model, records, values, rows, priors)
-            least, most = _worst(glance(np.concatenate(values, axis=1)), interest)
+            seen = glance(np.concatenate([part[..., interest] for part in values], axis=1))
+            least, most = float(seen.ess.min()), float(seen.r_hat.max())
         except KeyboardInterrupt:
             chains.ended = "interrupted"
             break
@@ -211,17 +212,14 @@ def _identified_so_far(
     return values + new
 
 
-def _worst(seen: Glance, interest: np.ndarray) -> tuple[float, float]:
-    return float(seen.ess[interest].min()), float(seen.r_hat[interest].max())
-
-
 def _next_look(made: int, least_ess: float, most_r_hat: float) -> int:
     """Return the number of draws at which the chains may be good enough.
 
     ESS grows, and R-hat - 1 shrinks, in proportion to the number of draws.
     """
     short, apart = LEAST_ESS / least_ess, (most_r_hat - 1.0) / (MOST_R_HAT - 1.0)
-    growth = min(1.3, max(1.07, short, apart))
+    most = _NEAR_GROWTH if short < 3.0 else _FAR_GROWTH
+    growth = min(most, max(1.07, short, apart))
     return int(np.ceil(made * growth / 10.0)) * 10
 
 

@@ -1,0 +1,90 @@
+"""Where inducing points should start: greedy choice, k-means or random rows, points held or free.
+
+ABO3 formation energy, 1000 training rows, M = 50, FITC and VFE. From the same starting points of
+the parameters, each way chooses rows, searches over the parameters with the points held there,
+then with the points free; printed is the log density reached by each, mean and best over starts,
+and the time. Needs LVGP_DATA.
+
+    python benchmarks/inducing.py [starts]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tables
+from sklearn.cluster import KMeans
+from sklearn.metrics import pairwise_distances_argmin
+
+from lvgp import compute
+from lvgp.infer import inducing
+from lvgp.infer.optimize import search, starting_points
+from lvgp.model import features, pack_rows
+from lvgp.priors import Priors
+
+PRIORS = Priors(noise_floor=1e-4)
+POINTS = 50
+
+
+def greedy(model, rows, start, rng):
+    """Each next row where those before explain least."""
+    return np.asarray(inducing.greedy_rows(model, POINTS, start, rows, PRIORS))
+
+
+def nearest_to_centres(model, rows, start, rng):
+    """The rows nearest to k-means centres in the space of features."""
+    parameters = model.parameters(jnp.asarray(start), PRIORS)
+    real = int(rows.mask.sum())
+    points = np.asarray(features(parameters, rows.x, rows.t, rows.remoteness))[:real]
+    centres = KMeans(POINTS, n_init=1, random_state=0).fit(points).cluster_centers_
+    chosen = np.unique(pairwise_distances_argmin(centres, points))
+    rest = np.setdiff1d(np.arange(real), chosen)
+    return np.append(chosen, rng.choice(rest, POINTS - len(chosen), replace=False))
+
+
+def at_random(model, rows, start, rng):
+    """Any rows."""
+    return rng.choice(int(rows.mask.sum()), POINTS, replace=False)
+
+
+def run(model, rows, start, choose, rng):
+    """Return the log densities reached with points held and with points free, and the time."""
+    begun = time.perf_counter()
+    chosen = inducing.at_rows(model, rows, choose(model, rows, start, rng))
+    placed = rows._replace(inducing=jax.tree.map(jnp.asarray, chosen))
+    end = search(model, start, placed, PRIORS, 1.0, 600)
+    held = inducing.End(
+        np.asarray(end.point), chosen, -float(end.value), int(end.evaluations), True
+    )
+    free = inducing.points_free(model, rows, PRIORS, held)
+    return held.log_density, free.log_density, time.perf_counter() - begun
+
+
+def main(starts):
+    """Print the table."""
+    case = tables.abo3()
+    print("| rule | start | held: mean | best | free: mean | best | seconds |")
+    print("|---|---|---|---|---|---|---|")
+    with compute.scope(), compute.one_blas_thread():
+        rows = pack_rows(case.encoded.x, case.encoded.t, case.standardised)
+        for rule in ("fitc", "vfe"):
+            model = replace(case.model, approximation=rule)
+            points = starting_points(model, PRIORS, starts, 0)
+            for choose in (greedy, nearest_to_centres, at_random):
+                rng = np.random.default_rng(0)
+                found = np.array([run(model, rows, start, choose, rng) for start in points])
+                held, free, seconds = found.T
+                print(
+                    f"| {rule} | {choose.__name__} | {held.mean():.0f} | {held.max():.0f} "
+                    f"| {free.mean():.0f} | {free.max():.0f} | {seconds.mean():.1f} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
