@@ -57,6 +57,9 @@ def scores(case, rule, method, points):
         "coverage": metrics.coverage(case.y_test, lower, upper),
         "seconds": seconds,
         "r_hat": float(predictions["r_hat"].max()) if len(predictions) else float("nan"),
+        "share_below_1.02": float((predictions["r_hat"] < 1.02).mean())
+        if len(predictions)
+        else None,
         "min_ess": float(predictions["ess_bulk"].min()) if len(predictions) else float("nan"),
         "draws": model.draws_.sampling.draws if model.draws_.sampling else 1,
         "verdict": model.diagnostics_.verdict,

@@ -49,6 +49,12 @@ ORDER = [
     "store",
     "options",
     "regressor",
+    "study.cases",
+    "study.builtin",
+    "study.running",
+    "study.results",
+    "study.__init__",
+    "cli",
     "__init__",
 ]
 HEAVY = ("jax", "numpyro", "torch", "dask", "sklearn", "matplotlib")
@@ -286,7 +292,7 @@ def test_an_exception_inside_leaves_jax_as_it_was(cache: str, tmp_path: Path) ->
     script = """
         import jax, pytest
         from lvgp import compute, errors
-        import lvgp.regressor as regressor
+        import lvgp.infer.run as run
 
         before = settings()
         with pytest.raises(KeyboardInterrupt), compute.scope():
@@ -303,11 +309,11 @@ def test_an_exception_inside_leaves_jax_as_it_was(cache: str, tmp_path: Path) ->
             assert jax.config.jax_compilation_cache_dir
             raise errors.NumericalError("no mode")
 
-        find_mode, regressor.find_mode = regressor.find_mode, failing
+        find_mode, run.find_mode = run.find_mode, failing
         with pytest.raises(errors.NumericalError):
             fit()
         assert_untouched(before, x64=False)
-        regressor.find_mode = find_mode
+        run.find_mode = find_mode
         with pytest.raises(errors.InputError):
             fit().predict(table()[0].assign(m="unknown"))
         assert_untouched(before, x64=False)
@@ -607,7 +613,7 @@ def test_the_walk_sees_the_imports_there_are() -> None:
     """A guard of the tests below: both ways of importing are found."""
     found = set(_imports("regressor"))
     assert {("store", None), ("compute", None), ("errors", "InputError")} <= found
-    assert ("infer.optimize", "find_mode") in found
+    assert ("infer.run", "infer") in found
     assert sum(len(list(_imports(module))) for module in ORDER) > 40
 
 

@@ -146,3 +146,23 @@ def test_picture_of_a_map_is_the_one_looked_at(latent, tmp_path):
     found = plt.imread(tmp_path / "map.png")
     assert found.shape == known.shape
     assert np.abs(found - known).mean() < 0.02
+
+
+def test_traces_of_identified_quantities_on_given_axes():
+    arviz = pytest.importorskip("arviz")
+    rng = np.random.default_rng(0)
+    data = arviz.from_dict(
+        posterior={
+            "signal_sd": rng.gamma(3.0, size=(2, 60)),
+            "latent_precision": rng.gamma(2.0, size=(2, 60, 3)),
+        }
+    )
+    found = plots.traces(data)
+    assert found.shape == (2, 2)
+    assert [ax.get_title() for ax in found[:, 0]] == ["signal_sd", "latent_precision"]
+    # one density for each chain, and for each of three columns and chain
+    assert [len(ax.get_lines()) for ax in found[:, 0]] == [2, 6]
+    _, axes = plt.subplots(1, 2, squeeze=False)
+    again = plots.traces(data, ["signal_sd"], ax=axes)
+    assert again[0, 0] is axes[0, 0]
+    plt.close("all")

@@ -20,6 +20,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from threadpoolctl import threadpool_limits
 
 CACHE_VARIABLE = "LVGP_CACHE"
+CORES_VARIABLE = "LVGP_CORES"
 _DIRECTORY = "jax_compilation_cache_dir"
 _SETTINGS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
@@ -79,10 +80,13 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return how many cores this process may use; the variable LVGP_CORES lowers that."""
+    limit = os.environ.get(CORES_VARIABLE, "")
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        allowed = len(os.sched_getaffinity(0))
+    else:
+        allowed = os.cpu_count() or 1
+    return min(allowed, int(limit)) if limit.isdigit() and int(limit) > 0 else allowed
 
 
 def padded_batch(rows: np.ndarray) -> np.ndarray:

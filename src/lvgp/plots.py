@@ -264,14 +264,23 @@ def calibration(
 
 
 def traces(
-    data: Any, variables: Sequence[str] | None = None, kind: str = "rank_bars"
+    data: Any,
+    variables: Sequence[str] | None = None,
+    kind: str = "rank_bars",
+    ax: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Draw ArviZ's traces and ranks of identified quantities from `model.to_arviz()`."""
+    """Draw ArviZ's traces and ranks of identified quantities from `model.to_arviz()`.
+
+    `ax` is an array of Axes, a row of two for each variable.
+    """
     import arviz
 
     wanted = variables or ["signal_sd", "noise_sd", "latent_precision"]
     present = [name for name in wanted if name in data.posterior]
-    return np.asarray(arviz.plot_trace(data, var_names=present, kind=kind))
+    if ax is None:
+        size = (9.0, 2.2 * len(present))
+        ax = plt.subplots(len(present), 2, figsize=size, squeeze=False, layout="constrained")[1]
+    return np.asarray(arviz.plot_trace(data, var_names=present, kind=kind, axes=ax))
 
 
 def score_boxes(
@@ -297,6 +306,33 @@ def score_boxes(
         ax.set_yscale("log")
     ax.set_ylabel(score)
     return ax
+
+
+def level_points(points: np.ndarray, levels: Sequence[str], ax: Axes | None = None) -> Axes:
+    """Draw levels at given places, without regions."""
+    ax = _axes(ax, (4.2, 4.0))
+    flat = _two_dimensional(points)
+    ax.scatter(flat[:, 0], flat[:, 1], s=22, color=BLUE, zorder=3)
+    ax.set_aspect("equal", adjustable="datalim")
+    _pad_limits(ax)
+    label_points(ax, flat, levels)
+    return ax
+
+
+def panels(count: int, columns: int = 3, size: tuple[float, float] = (3.6, 3.0)) -> Any:
+    """Return a figure and a list of `count` Axes, `columns` in a row."""
+    rows, columns = -(-count // columns), min(count, columns)
+    figsize = (size[0] * columns, size[1] * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=figsize, squeeze=False, layout="constrained")
+    for ax in axes.ravel()[count:]:
+        ax.set_visible(False)
+    return figure, list(axes.ravel()[:count])
+
+
+def save(figure: Any, path: Any) -> None:
+    """Write a figure to a file and forget it."""
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:

@@ -132,7 +132,7 @@ def greedy_rows(model: Model, count: int, vector: Array, rows: Rows, priors: Pri
 
     def choose(step: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         chosen, left, factor = state
-        row = jnp.argmax(left)
+        row = jnp.argmax(left).astype(jnp.int32)
         squared = jnp.sum((points - points[row]) ** 2, axis=1)
         column = KERNELS[model.kernel](squared)[0] - factor @ factor[row]
         column /= jnp.sqrt(jnp.maximum(left[row], 1e-12))

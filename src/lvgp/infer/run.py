@@ -39,6 +39,7 @@ class Plan:
 
 def infer(model: Model, rows: Rows, priors: Priors, plan: Plan, seed: int) -> Draws:
     """Return draws from the posterior, or its mode, as the plan's method has it."""
+    begun = time.perf_counter()
     sparse = model.approximation is not None
     if plan.method == "bayes" and not sparse:
         _warn_if_slow(model, rows, priors, plan, seed)
@@ -51,7 +52,9 @@ def infer(model: Model, rows: Rows, priors: Priors, plan: Plan, seed: int) -> Dr
     else:
         mode = find_mode(model, rows, priors, plan.restarts, seed, plan.progress)
     if plan.method == "bayes":
-        return sample(model, rows, priors, plan.budget, seed, mode=mode, progress=plan.progress)
+        return sample(
+            model, rows, priors, plan.budget, seed, mode=mode, begun=begun, progress=plan.progress
+        )
     if plan.method == "vi":
         return approximate(model, rows, priors, mode, plan.progress)
     return mode

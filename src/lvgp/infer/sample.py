@@ -61,16 +61,18 @@ def sample(
     budget: Budget,
     seed: int,
     mode: Draws | None = None,
+    begun: float | None = None,
     progress: bool = False,
     workers: int | None = None,
 ) -> Draws:
     """Return draws from the posterior, sampled until good enough or until the budget ends.
 
-    Chains start at points spread over the prior, or around the mode where one is given.
+    Chains start at points spread over the prior, or around the mode where one is given. The time
+    limit counts from `begun`, by default from now.
     The draws depend on `seed` and `budget` only, not on `workers`, the number of chains advanced
     side by side; unless the time limit or the user ends the run.
     """
-    begun = time.perf_counter()
+    begun = time.perf_counter() if begun is None else begun
     candidates = _candidates(model, priors, 4 * budget.chains, seed, mode)
     rows, vectors = _first_points(model, rows, priors, budget.chains, candidates)
     sampler = _sampler(model, rows, priors, budget, seed)
