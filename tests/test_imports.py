@@ -18,6 +18,7 @@ PACKAGE = Path(lvgp.__file__).parent
 ORDER = [
     "errors",
     "table",
+    "files",
     "space",
     "priors",
     "compute",
@@ -54,6 +55,8 @@ ORDER = [
     "study.running",
     "study.results",
     "study.__init__",
+    "console",
+    "study.command",
     "cli",
     "__init__",
 ]

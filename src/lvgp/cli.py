@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 import typer
+from pandas.api.types import is_numeric_dtype
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.table import Table
+from rich.text import Text
 
-from lvgp.errors import InputError, LVGPError
-from lvgp.study.builtin import STUDIES
-from lvgp.study.cases import Arm, Case, ProblemCase, Study, TableCase
-from lvgp.study.results import summarise
-from lvgp.study.running import run, stored
+from lvgp import metrics
+from lvgp.console import ERRORS, plain_errors, words
+from lvgp.errors import ConvergenceWarning, InputError, LVGPWarning
+from lvgp.files import read_table, refuse_stray_text, write_table
+from lvgp.options import one_of
+from lvgp.regressor import LVGPRegressor, load
+from lvgp.space import Dropped, Quantitative, Space, build_space
+from lvgp.study.command import study_app
 
 app = typer.Typer(
     help="Gaussian-process models for tables whose inputs are partly categories.",
@@ -28,204 +31,174 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
-study_app = typer.Typer(
-    help="Numerical studies: the paper's, or the same protocol on a table of your own.",
-    no_args_is_help=True,
-)
 app.add_typer(study_app, name="study")
-_ERRORS = Console(stderr=True)
 
 
-@contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Turn errors into one line and an exit code: 2 the call or the data, 1 the work itself."""
-    try:
-        yield
-    except (LVGPError, OSError) as error:
-        wrong_call = isinstance(error, ValueError | OSError)
-        _ERRORS.print(f"lvgp: {' '.join(str(error).split())}", style="red", markup=False)
-        raise typer.Exit(2 if wrong_call else 1) from None
-    except KeyboardInterrupt:
-        _ERRORS.print("lvgp: interrupted", style="red")
-        raise typer.Exit(1) from None
-
-
-@study_app.command("list")
-def list_studies() -> None:
-    """List the built-in studies.
-
-    Example: lvgp study list
-    """
-    shown = Table("study", "cases", "arms", "replicates", "about")
-    for one in STUDIES.values():
-        arms = ", ".join(arm.name for arm in one.arms)
-        shown.add_row(one.name, str(len(one.cases)), arms, str(one.replicates), one.title)
-    Console().print(shown)
-
-
-@study_app.command("run")
-def run_study(
-    name: Annotated[str | None, typer.Argument(help="A built-in study; not with --table.")] = None,
-    problem: Annotated[list[str] | None, typer.Option(help="Only these test problems.")] = None,
-    per_level: Annotated[
-        list[int] | None, typer.Option(help="Observations a level, for test problems.")
-    ] = None,
-    target: Annotated[
-        list[str] | None, typer.Option(help="Only these responses; the one of --table.")
-    ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only arms with these methods.")] = None,
-    replicates: Annotated[int | None, typer.Option(min=1, help="How many replicates.")] = None,
-    train: Annotated[int | None, typer.Option(min=5, help="Training rows, with --table.")] = None,
-    table: Annotated[Path | None, typer.Option(help="A CSV file of your own.")] = None,
+@app.command()
+def fit(
+    table: Annotated[Path, typer.Argument(help="CSV, TSV, Excel (.xlsx) or Parquet file.")],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")] = Path(
+        "model.lvgp"
+    ),
     categorical: Annotated[
-        str | None, typer.Option(help="With --table: columns that are categories, by commas.")
+        str | None, typer.Option(help="Columns of numbers that are categories, by commas.")
     ] = None,
-    ignore: Annotated[
-        str | None, typer.Option(help="With --table: columns to leave out, by commas.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of designs and splits.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
-    backend: Annotated[str, typer.Option(help="loky (this machine) or dask.")] = "loky",
-    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Where the tables are.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder for results.")] = None,
-    quiet: Annotated[bool, typer.Option(help="Print nothing but errors.")] = False,
+    ignore: Annotated[str | None, typer.Option(help="Columns to leave out, by commas.")] = None,
+    method: Annotated[str, typer.Option(help="bayes, vi, map or mle.")] = "bayes",
+    approximation: Annotated[str | None, typer.Option(help="fitc or vfe: many rows.")] = None,
+    n_inducing: Annotated[int, typer.Option(help="Inducing points of an approximation.")] = 50,
+    kernel: Annotated[str, typer.Option(help="rbf, matern52 or matern32.")] = "rbf",
+    latent_dim: Annotated[int, typer.Option(help="Dimensions of the latent maps.")] = 2,
+    draws: Annotated[int | None, typer.Option(help="Most draws of each chain.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Most seconds of sampling.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Run a study, or go on with one that was stopped.
+    """Fit a model to a table and save it.
 
-    Example: lvgp study run engineering --problem borehole --per-level 2 --replicates 3
-
-    Example: lvgp study run --table my.csv --target y --jobs 2
+    Example: lvgp fit data.csv --target G -o model.lvgp
     """
-    with _plain_errors():
-        if table is not None:
-            chosen = _of_table(table, target, categorical, ignore, train)
-        else:
-            chosen = _narrowed(_named(name), problem, per_level, target)
-        chosen = _with_arms(chosen, method)
-        chosen = replace(chosen, replicates=replicates or chosen.replicates)
-        if backend not in ("loky", "dask") or (backend == "dask") != (scheduler is not None):
-            raise InputError("--backend dask needs --scheduler ADDRESS, loky has none")
-        folder = output or Path("studies") / chosen.name
-        results = run(
-            chosen,
-            folder,
-            seed=seed,
-            jobs=jobs,
-            scheduler=scheduler,
-            data=data,
-            progress=not quiet,
-        )
-        _finish(chosen, results, folder, quiet)
+    with plain_errors():
+        X, y = _read_training(table, target, words(categorical), words(ignore))
+        options = {
+            "method": method,
+            "approximation": approximation,
+            "n_inducing": n_inducing,
+            "kernel": kernel,
+            "latent_dim": latent_dim,
+            "draws": draws,
+            "time_limit": time_limit,
+        }
+        talk = Console(quiet=quiet or as_json)
+        fitted_model(X, y, words(categorical), options | {"random_state": seed}, talk, output)
+        summary = _summary(output, talk)
+        if as_json:
+            print(json.dumps(summary))
 
 
-@study_app.command("figures")
-def figures(
-    name: Annotated[str, typer.Argument(help="The study.")],
-    output: Annotated[Path | None, typer.Option(help="Folder of its results.")] = None,
-    quiet: Annotated[bool, typer.Option(help="Print nothing but errors.")] = False,
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model that `lvgp fit` wrote.")],
+    table: Annotated[Path, typer.Argument(help="Rows to predict: CSV, TSV, .xlsx or Parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where predictions go.")] = Path(
+        "predictions.csv"
+    ),
+    coverage: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    noise: Annotated[bool, typer.Option(help="Intervals for new measurements, not f.")] = False,
+    unknown_levels: Annotated[
+        str, typer.Option(help="error, or prior: predict levels never seen, with wide intervals.")
+    ] = "error",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Write table, summary and figures anew from the results on disk.
+    """Predict the rows of a table, with intervals.
 
-    Example: lvgp study figures engineering
+    Example: lvgp predict model.lvgp new.csv -o predictions.csv
     """
-    with _plain_errors():
-        folder = output or Path("studies") / name
-        chosen = STUDIES.get(name) or Study(name, name, (), ())
-        _finish(chosen, stored(folder), folder, quiet)
+    with plain_errors():
+        loaded = load(model).set_params(unknown_levels=unknown_levels, progress=not quiet)
+        one_of("unknown_levels", unknown_levels, ("error", "prior"))
+        rows = read_table(table)
+        found = predictions(loaded, rows, coverage, noise)
+        write_table(output, found)
+        Console(quiet=quiet).print(f"Wrote {output}: {len(found)} rows", highlight=False)
 
 
-def _finish(chosen: Study, results: list[dict[str, Any]], folder: Path, quiet: bool) -> None:
-    summarise(chosen, results, folder)
-    failed = sum(one["status"] != "done" for one in results)
-    if not quiet:
-        console = Console()
-        console.print(Markdown((folder / "summary.md").read_text()))
-        console.print(f"Wrote {folder}/results.csv, summary.md and figures/", highlight=False)
-    if failed:
-        _ERRORS.print(f"lvgp: {failed} of {len(results)} fits failed; see {folder}/results.csv")
-        raise typer.Exit(1)
-
-
-def _named(name: str | None) -> Study:
-    if name is None or name not in STUDIES:
-        known = ", ".join(STUDIES)
-        raise InputError(f"expected a study ({known}) or --table FILE, got {name!r}")
-    return STUDIES[name]
-
-
-def _narrowed(
-    chosen: Study,
-    problem: list[str] | None,
-    per_level: list[int] | None,
-    target: list[str] | None,
-) -> Study:
-    """Keep the cases asked for; a number a level that the study lacks makes a new case."""
-    cases: list[Case] = list(chosen.cases)
-    kept = _chooser(chosen)
-    if problem:
-        kept("problem", problem, [getattr(case, "problem", None) for case in cases])
-        cases = [case for case in cases if getattr(case, "problem", None) in problem]
-    if per_level:
-        names = dict.fromkeys(case.problem for case in cases if isinstance(case, ProblemCase))
-        if not names:
-            raise InputError(f"--per-level: study {chosen.name!r} has no test problems")
-        cases = [ProblemCase(name, number) for name in names for number in per_level]
-    if target:
-        targets = [getattr(case, "target", None) for case in cases]
-        kept("target", target, targets)
-        cases = [case for case in cases if getattr(case, "target", None) in target]
-    return replace(chosen, cases=tuple(cases))
-
-
-def _chooser(chosen: Study) -> Callable[[str, list[str], list[Any]], None]:
-    def check(option: str, wanted: list[str], known: list[Any]) -> None:
-        unknown = [value for value in wanted if value not in known]
+def _read_training(
+    path: Path, target: str, categorical: list[str], ignore: list[str]
+) -> tuple[pd.DataFrame, pd.Series]:
+    table = read_table(path)
+    for option, names in (("target", [target]), ("categorical", categorical), ("ignore", ignore)):
+        unknown = [name for name in names if name not in table]
         if unknown:
-            there = ", ".join(dict.fromkeys(str(value) for value in known if value)) or "none"
-            raise InputError(
-                f"--{option}: study {chosen.name!r} has no {unknown[0]!r}; it has {there}"
-            )
-
-    return check
-
-
-def _with_arms(chosen: Study, method: list[str] | None) -> Study:
-    if not method:
-        return chosen
-    _chooser(chosen)("method", method, [arm.method for arm in chosen.arms])
-    return replace(chosen, arms=tuple(arm for arm in chosen.arms if arm.method in method))
+            there = ", ".join(map(str, table.columns))
+            raise InputError(f"{path}: --{option}: no column {unknown[0]!r}; there are {there}")
+    table = table.drop(columns=ignore)
+    refuse_stray_text(path, table, categorical)
+    if table.shape[1] < 2:
+        raise InputError(f"{path}: no columns are left to predict {target!r} from")
+    return table.drop(columns=target), table[target]
 
 
-def _of_table(
-    path: Path,
-    target: list[str] | None,
-    categorical: str | None,
-    ignore: str | None,
-    train: int | None,
-) -> Study:
-    """Return the protocol of the studies on a user's own file: all methods, random splits."""
-    if not target or len(target) != 1:
-        raise InputError("--table needs one --target COLUMN")
-    first = TableCase(str(path.absolute()), target[0], 5, (), ())
-    table = first.read(None)
-    left_out = {*_words(ignore), target[0]}
-    inputs = tuple(str(name) for name in table if name not in left_out)
-    named = _words(categorical)
-    unknown = [name for name in [*named, *_words(ignore)] if name not in table]
-    if unknown:
-        raise InputError(f"{path}: has no column {unknown[0]!r}")
-    kinds = tuple(
-        name for name in inputs if name in named or not pd.api.types.is_numeric_dtype(table[name])
+def _print_columns(space: Space, console: Console) -> None:
+    shown = Table("column", "taken as", "values")
+    for column in space.columns:
+        if isinstance(column, Quantitative):
+            shown.add_row(str(column.name), "number", f"{column.low:g} to {column.high:g}")
+        elif isinstance(column, Dropped):
+            shown.add_row(str(column.name), "left out", "one value only")
+        else:
+            pairs = zip(column.levels, column.counts, strict=True)
+            listed = ", ".join(f"{level} ({count})" for level, count in pairs)
+            kind = f"category, {len(column.levels)} levels"
+            shown.add_row(str(column.name), kind, Text(listed, overflow="ellipsis"))
+    console.print(shown)
+
+
+def fitted_model(
+    X: pd.DataFrame,
+    y: pd.Series,
+    categorical: list[str],
+    options: dict[str, Any],
+    console: Console,
+    output: Path,
+) -> LVGPRegressor:
+    """Say how the columns are understood, fit, and save."""
+    kinds = [name for name in X if name in categorical or not is_numeric_dtype(X[name])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LVGPWarning)
+        _print_columns(build_space(X, kinds), console)
+    model = LVGPRegressor(categorical=kinds, progress=not console.quiet, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", LVGPWarning)
+        model.fit(X, y)
+    model.save(output)
+    for one in caught:
+        if not issubclass(one.category, ConvergenceWarning):
+            console.print(f"note: {one.message}", style="yellow", markup=False)
+    return model
+
+
+def _summary(path: Path, console: Console) -> dict[str, Any]:
+    """Score the saved model by leave-one-out, print the figures and return them."""
+    model = load(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LVGPWarning)
+        left_out = model.loo()
+    y = model._posterior.y_mean + model._posterior.y_scale * model._posterior.y
+    figures = {
+        "rows": len(y),
+        "rrmse_left_out": metrics.rrmse(y, left_out["mean"]),
+        "coverage_left_out": metrics.coverage(y, left_out["lower"], left_out["upper"]),
+        "verdict": model.diagnostics_.verdict,
+        "model": str(path),
+    }
+    console.print(
+        f"Predicting each row from the others: RRMSE {figures['rrmse_left_out']:.3f} (1: no "
+        f"better than the average), {figures['coverage_left_out']:.0%} of rows inside their 95 % "
+        "intervals."
     )
-    rows = train or max(5, min(100, len(table) // 2))
-    case = replace(first, train=rows, inputs=inputs, categorical=kinds)
-    arms = tuple(Arm(method, {"method": method}) for method in ("mle", "map", "vi", "bayes"))
-    return Study("table", f"{path.name}: {target[0]}", (case,), arms, replicates=10)
+    console.print(f"Verdict: {model.diagnostics_}", markup=False, highlight=False)
+    console.print(f"Wrote {path}", highlight=False)
+    return figures
 
 
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+def predictions(
+    model: LVGPRegressor, rows: pd.DataFrame, coverage: float, noise: bool
+) -> pd.DataFrame:
+    """Return the rows with their predictions beside them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", LVGPWarning)
+        # other columns of the file are carried along, not looked at
+        known = [name for name in model.space_.names if name in rows]
+        interval = model.predict_interval(rows[known], coverage, include_noise=noise)
+    for message in dict.fromkeys(str(one.message) for one in caught):
+        ERRORS.print(f"note: {message}", style="yellow", markup=False)
+    names = ["mean", "lower", "upper"]
+    if set(names) & set(rows.columns):
+        interval = interval.rename(columns={name: f"predicted_{name}" for name in names})
+    return pd.concat([rows, interval], axis=1)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from lvgp import problems
 from lvgp.errors import InputError
+from lvgp.files import read_table
 from lvgp.table import check_response
 
 DATA_VARIABLE = "LVGP_DATA"
@@ -108,12 +109,9 @@ class TableCase:
     def read(self, data: Path | None) -> pd.DataFrame:
         """Return the rows of the table that have a response, or say what is missing where."""
         path = self._path(data)
-        try:
-            table = pd.read_csv(path)
-        except FileNotFoundError:
-            raise InputError(f"{path}: there is no such file. {self.source}".strip()) from None
-        except (OSError, UnicodeDecodeError, pd.errors.ParserError, ValueError) as error:
-            raise InputError(f"{path}: cannot be read as CSV: {error}") from None
+        if not path.exists():
+            raise InputError(f"{path}: there is no such file. {self.source}".strip())
+        table = read_table(path)
         wanted = [*self.inputs, *self.descriptors, self.target]
         missing = [name for name in wanted if name not in table]
         if missing:

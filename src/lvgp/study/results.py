@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lvgp.errors import InputError
+from lvgp.files import write_text
 from lvgp.study.cases import Study
 
 _SCORES = {
@@ -46,17 +45,10 @@ def summarise(study: Study, results: list[dict[str, Any]], output: Path) -> pd.D
     if found.empty:
         raise InputError(f"{output}: there are no results of study {study.name!r} yet")
     output.mkdir(parents=True, exist_ok=True)
-    _write_text(output / "results.csv", found.to_csv(index=False))
-    _write_text(output / "summary.md", summary(study, found))
+    write_text(output / "results.csv", found.to_csv(index=False))
+    write_text(output / "summary.md", summary(study, found))
     _figures(study, found, results, output / "figures")
     return found
-
-
-def _write_text(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    os.replace(temporary, path)
 
 
 def summary(study: Study, found: pd.DataFrame) -> str:

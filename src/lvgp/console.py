@@ -1,0 +1,32 @@
+"""What the commands share: errors as one line, lists by commas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+
+from lvgp.errors import LVGPError
+
+ERRORS = Console(stderr=True)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn errors into one line and an exit code: 2 the call or the data, 1 the work itself."""
+    try:
+        yield
+    except (LVGPError, OSError) as error:
+        wrong_call = isinstance(error, ValueError | OSError)
+        ERRORS.print(f"lvgp: {' '.join(str(error).split())}", style="red", markup=False)
+        raise typer.Exit(2 if wrong_call else 1) from None
+    except KeyboardInterrupt:
+        ERRORS.print("lvgp: interrupted", style="red")
+        raise typer.Exit(1) from None
+
+
+def words(text: str | None) -> list[str]:
+    """Return what stands between the commas."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()]

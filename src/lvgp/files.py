@@ -1,0 +1,132 @@
+"""Tables on disk: CSV, TSV, Excel and Parquet in, CSV out; each fault named with file and place."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lvgp.errors import InputError
+
+_MOSTLY = 0.8
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Return the table in a file, read by its extension."""
+    readers: dict[str, Callable[[Path], pd.DataFrame]] = {
+        ".csv": lambda path: _read_text(path, ","),
+        ".tsv": lambda path: _read_text(path, "\t"),
+        ".xlsx": pd.read_excel,
+        ".parquet": pd.read_parquet,
+    }
+    reader = readers.get(path.suffix.lower())
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory; give the file with the table")
+    if reader is None:
+        known = ", ".join(readers)
+        raise InputError(f"{path}: expected a file with the extension {known}")
+    try:
+        table = reader(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: is not UTF-8 text (byte {error.start}); save it as CSV in UTF-8"
+        ) from None
+    except InputError:
+        raise
+    except (ValueError, KeyError, csv.Error) as error:
+        raise InputError(f"{path}: is not a readable {path.suffix} file ({error})") from None
+    return _checked(path, table)
+
+
+def _read_text(path: Path, separator: str) -> pd.DataFrame:
+    """Read delimited text whose rows all have as many fields as the header.
+
+    pandas alone would rename repeated columns, fill short rows and take a surplus first field for
+    row labels, all without a word.
+    """
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.reader(file, delimiter=separator, strict=True)
+        header = next(lines, None)
+        if not header:
+            raise InputError(f"{path}: is empty; the first line must name the columns")
+        for fields in lines:
+            if fields and len(fields) != len(header):
+                raise InputError(
+                    f"{path}: line {lines.line_num} has {len(fields)} fields, the header "
+                    f"{len(header)}; is a separator missing, or a comma inside a value not quoted?"
+                )
+    names = [name.strip() for name in header]
+    table = pd.read_csv(
+        path,
+        sep=separator,
+        header=0,
+        names=names if len(set(names)) == len(names) else None,
+        encoding="utf-8-sig",
+        skipinitialspace=True,
+    )
+    if len(set(names)) != len(names):
+        table.columns = pd.Index(names)
+    return table
+
+
+def _checked(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+    names = [str(name).strip() for name in table.columns]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise InputError(f"{path}: two columns are called {repeated!r}; rename one of them")
+    if not names:
+        raise InputError(f"{path}: has no columns")
+    if table.empty:
+        raise InputError(f"{path}: has column names and no rows")
+    table.columns = pd.Index(names)
+    return table
+
+
+def refuse_stray_text(path: Path, table: pd.DataFrame, categorical: list[str]) -> None:
+    """Refuse a column of numbers with a few other things in it: a slip, not a category."""
+    for name in table:
+        column = table[name]
+        if name in categorical or pd.api.types.is_numeric_dtype(column):
+            continue
+        if not pd.api.types.is_string_dtype(column.dropna()) and column.dtype != object:
+            continue
+        given = column.dropna().astype(str)
+        stray = pd.to_numeric(given, errors="coerce").isna()
+        if len(given) and 0 < stray.mean() < 1.0 - _MOSTLY:
+            first = int(stray.to_numpy().argmax())
+            row = int(np.flatnonzero(column.notna())[first]) + 1
+            raise InputError(
+                f"{path}: column {name!r}, row {row}: {given.iloc[first]!r} is "
+                "not a number, while most of the column is; correct it, or name the column in "
+                "--categorical"
+            )
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write CSV at once: either the whole of it is there afterwards, or nothing changed."""
+    write_text(path, table.to_csv(index=False))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text at once: either the whole of it is there afterwards, or nothing changed."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

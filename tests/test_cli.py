@@ -1,0 +1,193 @@
+"""The command line: what it writes, and how it refuses what it cannot use."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import lvgp
+from lvgp.cli import app
+
+
+def table(rows=30, seed=0):
+    rng = np.random.default_rng(seed)
+    found = pd.DataFrame({"site": rng.choice(list("abcd"), rows), "heat": rng.uniform(5, 9, rows)})
+    found["G"] = found["site"].map({"a": 0.0, "b": 1.0, "c": 1.2, "d": 3.0}) + np.sin(found["heat"])
+    return found
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    table().to_csv(folder / "data.csv", index=False)
+    done = call(
+        "fit", folder / "data.csv", "--target", "G", "--method", "map", "-o", folder / "m.lvgp"
+    )
+    return folder, done
+
+
+def test_fit_says_what_it_understood_and_how_good_it_is(fitted):
+    folder, done = fitted
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.output.split())
+    assert "category, 4 levels" in words
+    assert "Predicting each row from the others: RRMSE" in words
+    assert "Verdict: caution" in words
+    assert lvgp.load(folder / "m.lvgp").seed_ == 0
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".xlsx", ".parquet"])
+def test_predict_reads_every_kind_of_file_and_keeps_the_rows(fitted, suffix, tmp_path):
+    folder, _ = fitted
+    new = table(7, seed=1).drop(columns="G").assign(note="x")
+    path = tmp_path / f"new{suffix}"
+    write = {
+        ".csv": lambda: new.to_csv(path, index=False),
+        ".tsv": lambda: new.to_csv(path, sep="\t", index=False),
+        ".xlsx": lambda: new.to_excel(path, index=False),
+        ".parquet": lambda: new.to_parquet(path),
+    }
+    write[suffix]()
+    done = call("predict", folder / "m.lvgp", path, "-o", tmp_path / "out.csv", "-q")
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(tmp_path / "out.csv")
+    assert list(found) == ["site", "heat", "note", "mean", "lower", "upper"]
+    model = lvgp.load(folder / "m.lvgp")
+    np.testing.assert_allclose(found["mean"], model.predict(new[["site", "heat"]]), rtol=1e-6)
+
+
+def test_json_for_scripts(fitted, tmp_path):
+    folder, _ = fitted
+    done = call(
+        "fit",
+        folder / "data.csv",
+        "--target",
+        "G",
+        "--method",
+        "map",
+        "--json",
+        "-o",
+        tmp_path / "m",
+    )
+    told = json.loads(done.stdout)
+    assert told["rows"] == 30
+    assert 0 <= told["rrmse_left_out"] < 1
+    assert told["verdict"] == "caution"
+
+
+def test_names_that_clash_are_renamed(fitted, tmp_path):
+    folder, _ = fitted
+    table(4).assign(mean=1.0).to_csv(tmp_path / "new.csv", index=False)
+    done = call("predict", folder / "m.lvgp", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert done.exit_code == 0
+    assert {"mean", "predicted_mean", "predicted_upper"} <= set(pd.read_csv(tmp_path / "out.csv"))
+
+
+GOOD = "site,heat,G\n" + "".join(f"{'abcd'[i % 4]},{i},{i * 0.5}\n" for i in range(12))
+BAD_TABLES = {
+    "empty": (b"", "is empty"),
+    "blank lines": (b"\n\n", "is empty"),
+    "header only": (b"site,heat,G\n", "has column names and no rows"),
+    "encoding": (GOOD.replace("a,", "é,").encode("latin-1"), "is not UTF-8 text"),
+    "utf-16": (GOOD.encode("utf-16"), "is not UTF-8 text"),
+    "binary": (bytes(range(256)) * 4, "is not UTF-8 text"),
+    "ragged long": (GOOD.encode() + b"a,1,2,3\n", "line 14 has 4 fields, the header 3"),
+    "ragged short": (GOOD.encode() + b"a,1\n", "line 14 has 2 fields, the header 3"),
+    "duplicate header": (GOOD.replace("heat", "site", 1).encode(), "two columns are called 'site'"),
+    "no target": (GOOD.replace("G", "H", 1).encode(), "--target: no column 'G'"),
+    "target only": (b"G\n1\n2\n3\n", "no columns are left"),
+    "text in a number": (GOOD.replace(",3,", ",three,").encode(), "row 4: 'three' is not a number"),
+    "text in the target": (GOOD.replace("0.5\n", "half\n", 1).encode(), "is not a number"),
+    "all text in the target": (b"site,G\n" + b"a,x\nb,y\nc,z\nd,w\n" * 3, "y"),
+    "missing level": (GOOD.replace("b,1,", ",1,").encode(), "site"),
+    "missing number": (GOOD.replace(",3,", ",,").encode(), "heat"),
+    "missing target": (GOOD.replace("1.5\n", "\n", 1).encode(), "y"),
+    "infinite number": (GOOD.replace(",3,", ",inf,").encode(), "heat"),
+    "constant target": (b"site,heat,G\n" + b"a,1,2\nb,2,2\nc,3,2\n" * 4, "y"),
+    "one row": (b"site,heat,G\na,1,2\n", "y"),
+    "quote not closed": (GOOD.encode() + b'"a,1,2\n', "is not a readable .csv file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_a_bad_table_is_refused_in_one_line(name, tmp_path):
+    content, message = BAD_TABLES[name]
+    (tmp_path / "data.csv").write_bytes(content)
+    done = call(
+        "fit", tmp_path / "data.csv", "--target", "G", "--method", "map", "-q", "-o", tmp_path / "m"
+    )
+    assert done.exit_code == 2, done.output
+    assert message in " ".join(done.output.split())
+    assert "Traceback" not in done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["none.csv", "--target", "G"], "there is no such file"),
+        ([".", "--target", "G"], "is a directory"),
+        (["data.doc", "--target", "G"], "expected a file with the extension"),
+        (["data.csv"], "--target"),
+        (["data.csv", "--target", "G", "--method", "magic"], "method: expected one of"),
+        (["data.csv", "--target", "G", "--kernel", "magic"], "kernel: expected one of"),
+        (["data.csv", "--target", "G", "--approximation", "x"], "approximation: expected one of"),
+        (["data.csv", "--target", "G", "--categorical", "nope"], "--categorical: no column 'nope'"),
+        (["data.csv", "--target", "G", "--latent-dim", "0"], "latent_dim"),
+        (["data.csv", "--target", "G", "--method", "map", "-o", "no/m"], "no/m"),
+    ],
+)
+def test_a_wrong_call_is_refused_in_one_line(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table().to_csv("data.csv", index=False)
+    (tmp_path / "data.doc").write_text("x")
+    done = call("fit", *options)
+    assert done.exit_code == 2, done.output
+    assert message in " ".join(done.output.split())
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root can read everything")
+def test_an_unreadable_file_is_named(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(GOOD)
+    path.chmod(0)
+    done = call("fit", path, "--target", "G")
+    assert done.exit_code == 2
+    assert "cannot be read" in done.output
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"not a model", "not a saved lvgp model"), (None, "truncated"), (b"", "not a saved")],
+)
+def test_a_file_that_is_no_model_is_refused(fitted, content, message, tmp_path):
+    folder, _ = fitted
+    whole = (folder / "m.lvgp").read_bytes()
+    (tmp_path / "m.lvgp").write_bytes(whole[: len(whole) // 2] if content is None else content)
+    done = call("predict", tmp_path / "m.lvgp", folder / "data.csv", "-o", tmp_path / "out.csv")
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_unknown_levels_are_refused_or_predicted_widely(fitted, tmp_path):
+    folder, _ = fitted
+    table(5).assign(site="never").to_csv(tmp_path / "new.csv", index=False)
+    arguments = ["predict", folder / "m.lvgp", tmp_path / "new.csv", "-o", tmp_path / "out.csv"]
+    done = call(*arguments)
+    assert done.exit_code == 2
+    assert "'never'" in done.output
+    assert not (tmp_path / "out.csv").exists()
+    assert call(*arguments, "--unknown-levels", "prior").exit_code == 0
+    assert np.isfinite(pd.read_csv(tmp_path / "out.csv")["mean"]).all()
