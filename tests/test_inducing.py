@@ -14,7 +14,6 @@ from lvgp.errors import DataWarning, InputError, LVGPWarning
 from lvgp.infer.inducing import at_rows, find_sparse_mode, greedy_rows
 from lvgp.model import Model, pack_rows
 from lvgp.priors import Priors
-from lvgp.problems import borehole
 
 RULES = ("fitc", "vfe")
 MODEL = Model(2, (5, 3), (2, 1), approximation="fitc")
@@ -115,8 +114,17 @@ def test_mode_is_reproducible_and_its_points_stay_in_bounds(rule):
     np.testing.assert_allclose(density, ends[0].log_densities[0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("method", ["map", "mle", "vi", "bayes"])
+@pytest.mark.parametrize(
+    ("rule", "method"),
+    [
+        ("fitc", "map"),
+        ("vfe", "map"),
+        ("fitc", "mle"),
+        ("vfe", "vi"),
+        ("fitc", "bayes"),
+        ("vfe", "bayes"),
+    ],
+)
 def test_every_method_predicts_well_and_survives_saving(rule, method, tmp_path):
     new, truth = frame(200, seed=9)
     model = fitted(rule, method, draws=150, warmup=100)
@@ -129,22 +137,6 @@ def test_every_method_predicts_well_and_survives_saving(rule, method, tmp_path):
     assert np.isfinite(left_out[["mean", "sd", "lower", "upper"]].to_numpy()).all()
     assert model.latent_map("m").coordinates.shape == (5, 2)
     assert np.isfinite(model.predict(new.iloc[:5], return_cov=True)[1]).all()
-
-
-def test_bayes_on_a_sparse_model_agrees_with_the_exact_one():
-    """30 points for 32 rows leave next to nothing out; both by the same sampler, so means differ
-    by Monte-Carlo error: |difference| < 5 sqrt(2 / 400) sd for 50 rows, false alarms below 3e-5
-    were the predictions independent."""
-    problem = borehole()
-    X, y = problem.design(2, seed=0)
-    options = {"bounds": problem.bounds, "levels": {"t": problem.levels}}
-    new, _ = problem.sample(50, seed=1)
-    exact = fitted(None, "bayes", X, y, priors=Priors(noise_floor=1e-4), **options)
-    sparse = fitted("vfe", "bayes", X, y, n_inducing=30, **options)
-    mean, sd = exact.predict(new, return_std=True)
-    other, other_sd = sparse.predict(new, return_std=True)
-    assert np.abs((other - mean) / sd).max() < 5 * np.sqrt(2 / 400)
-    np.testing.assert_allclose(other_sd, sd, rtol=0.25)
 
 
 def test_more_points_than_rows_are_lowered_with_a_warning():

@@ -16,7 +16,8 @@ from lvgp import compute
 from lvgp.errors import LVGPError, NumericalWarning
 from lvgp.infer import convergence
 from lvgp.infer.microcanonical import gradient_metric
-from lvgp.infer.sample import Budget, sample
+from lvgp.infer.optimize import starting_points
+from lvgp.infer.sample import Budget, first_points, sample
 from lvgp.model import Model, pack_rows
 from lvgp.priors import Priors
 
@@ -140,28 +141,16 @@ def test_padding_rows_and_more_rows_reuse_the_compiled_program():
     assert compiled == []
 
 
-def test_duplicated_rows_without_noise_floor_get_jitter():
+def test_nearly_equal_rows_without_noise_floor_get_jitter():
     x, t, y = table(MIXED, 16)
-    x[:8], t[:8] = x[0], t[0]
+    x[:8], t[:8] = x[0] + 1e-12 * np.arange(8)[:, None], t[0]
     priors = Priors(noise_floor=0.0, noise_scale=1e-300)
     with compute.scope(), pytest.warns(NumericalWarning, match="added to the noise variance"):
-        starts_without_noise(MIXED, pack_rows(x, t, y), priors)
-
-
-def starts_without_noise(model, rows, priors):
-    """Chains whose starting points have no noise at all."""
-    from lvgp.infer import sample as module
-
-    points = module.starting_points(model, priors, 16, 0)
-    points[:, 1] = -800.0
-    original = module.starting_points
-    module.starting_points = lambda *_: points
-    try:
-        stabilised, chosen = module._first_points(model, rows, priors, 4, 0)
-    finally:
-        module.starting_points = original
-    assert float(stabilised.jitter) > 0
-    assert chosen.shape == (4, model.size)
+        points = starting_points(MIXED, priors, 16, 0)
+        points[:, 1] = -800.0
+        rows, chosen = first_points(MIXED, pack_rows(x, t, y), priors, 4, points)
+    assert float(rows.jitter) > 0
+    assert chosen.shape == (4, MIXED.size)
 
 
 def test_metric_is_shared_by_the_coordinates_of_a_level():

@@ -74,7 +74,7 @@ def sample(
     """
     begun = time.perf_counter() if begun is None else begun
     candidates = _candidates(model, priors, 4 * budget.chains, seed, mode)
-    rows, vectors = _first_points(model, rows, priors, budget.chains, candidates)
+    rows, vectors = first_points(model, rows, priors, budget.chains, candidates)
     sampler = _sampler(model, rows, priors, budget, seed)
     with (
         sampling_bar(budget.chains, budget.warmup, budget.draws, progress) as bar,
@@ -131,7 +131,7 @@ def _candidates(
     return mode.vectors[0] + _SPREAD * spread
 
 
-def _first_points(
+def first_points(
     model: Model, rows: Rows, priors: Priors, chains: int, candidates: np.ndarray
 ) -> tuple[Rows, np.ndarray]:
     """Return a point of finite density for each chain.
