@@ -145,9 +145,9 @@ def test_nearly_equal_rows_without_noise_floor_get_jitter():
     x, t, y = table(MIXED, 16)
     x[:8], t[:8] = x[0] + 1e-12 * np.arange(8)[:, None], t[0]
     priors = Priors(noise_floor=0.0, noise_scale=1e-300)
+    points = starting_points(MIXED, priors, 16, 0)
+    points[:, 1] = -800.0
     with compute.scope(), pytest.warns(NumericalWarning, match="added to the noise variance"):
-        points = starting_points(MIXED, priors, 16, 0)
-        points[:, 1] = -800.0
         rows, chosen = first_points(MIXED, pack_rows(x, t, y), priors, 4, points)
     assert float(rows.jitter) > 0
     assert chosen.shape == (4, MIXED.size)
