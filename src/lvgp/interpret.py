@@ -141,8 +141,10 @@ def representative(kernel: str, latents: np.ndarray, draws: np.ndarray) -> np.nd
     best, *others = _spread_out(objective.pairs, _STARTS)
     framed = in_frame(latents[[best, *others]])
     starts = [start[objective.free] for start in framed]
-    starts.insert(1, minimize(objective.squared, starts[0], jac=True, method="L-BFGS-B").x)
-    ends = [minimize(objective, start, jac=True, method="L-BFGS-B").x for start in starts]
+    # one scope around thousands of evaluations, each of which would enter and leave its own
+    with compute.scope():
+        starts.insert(1, minimize(objective.squared, starts[0], jac=True, method="L-BFGS-B").x)
+        ends = [minimize(objective, start, jac=True, method="L-BFGS-B").x for start in starts]
     winner = min([*starts, *ends], key=lambda end: objective.of(objective.unpacked(end)))
     return in_frame(objective.unpacked(winner))
 
