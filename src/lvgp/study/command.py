@@ -65,7 +65,7 @@ def run_study(
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
     data: Annotated[Path | None, typer.Option(help="Where the tables are.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder for results.")] = None,
-    quiet: Annotated[bool, typer.Option(help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
     """Run a study, or go on with one that was stopped.
 
@@ -99,7 +99,7 @@ def run_study(
 def figures(
     name: Annotated[str, typer.Argument(help="The study.")],
     output: Annotated[Path | None, typer.Option(help="Folder of its results.")] = None,
-    quiet: Annotated[bool, typer.Option(help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
     """Write table, summary and figures anew from the results on disk.
 
