@@ -144,6 +144,11 @@ def test_a_bad_table_is_refused_in_one_line(name, tmp_path):
         (["data.csv", "--target", "G", "--approximation", "x"], "approximation: expected one of"),
         (["data.csv", "--target", "G", "--categorical", "nope"], "--categorical: no column 'nope'"),
         (["data.csv", "--target", "G", "--latent-dim", "0"], "latent_dim"),
+        (
+            ["data.csv", "--target", "G", "--method", "map", "--draws", "50"],
+            "--draws: has an effect",
+        ),
+        (["data.csv", "--target", "G", "--n-inducing", "5"], "--n-inducing: has an effect"),
         (["data.csv", "--target", "G", "--method", "map", "-o", "no/m"], "no/m"),
     ],
 )

@@ -178,6 +178,9 @@ def test_spinel_study_runs_on_a_table_of_its_layout(tmp_path):
         (["--table", "none.csv", "--target", "y"], "there is no such file"),
         (["--table", "none.csv"], "needs one --target"),
         (["engineering", "--replicates", "0"], "--replicates"),
+        (["engineering", "--train", "20"], "--train: goes only with --table"),
+        (["engineering", "--ignore", "x"], "--ignore: goes only with --table"),
+        (["m2ax", "--table", "a.csv", "--target", "y"], "NAME: goes not with --table"),
     ],
 )
 def test_wrong_calls_exit_with_two_and_a_line(options, message, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 import typer
 from pandas.api.types import is_numeric_dtype
@@ -47,7 +48,9 @@ def fit(
     ignore: Annotated[str | None, typer.Option(help="Columns to leave out, by commas.")] = None,
     method: Annotated[str, typer.Option(help="bayes, vi, map or mle.")] = "bayes",
     approximation: Annotated[str | None, typer.Option(help="fitc or vfe: many rows.")] = None,
-    n_inducing: Annotated[int, typer.Option(help="Inducing points of an approximation.")] = 50,
+    n_inducing: Annotated[
+        int | None, typer.Option(help="Inducing points of an approximation; 50 by default.")
+    ] = None,
     kernel: Annotated[str, typer.Option(help="rbf, matern52 or matern32.")] = "rbf",
     latent_dim: Annotated[int, typer.Option(help="Dimensions of the latent maps.")] = 2,
     draws: Annotated[int | None, typer.Option(help="Most draws of each chain.")] = None,
@@ -72,8 +75,12 @@ def fit(
             "time_limit": time_limit,
         }
         talk = Console(quiet=quiet or as_json)
-        fitted_model(X, y, words(categorical), options | {"random_state": seed}, talk, output)
-        summary = _summary(output, talk)
+        _refuse_idle_options(options)
+        options = {name: value for name, value in options.items() if value is not None}
+        model = fitted_model(
+            X, y, words(categorical), options | {"random_state": seed}, talk, output
+        )
+        summary = _summary(model, y.to_numpy(float), output, talk)
         if as_json:
             print(json.dumps(summary))
 
@@ -97,8 +104,8 @@ def predict(
     Example: lvgp predict model.lvgp new.csv -o predictions.csv
     """
     with plain_errors():
-        loaded = load(model).set_params(unknown_levels=unknown_levels, progress=not quiet)
         one_of("unknown_levels", unknown_levels, ("error", "prior"))
+        loaded = load(model).set_params(unknown_levels=unknown_levels, progress=not quiet)
         rows = read_table(table)
         found = predictions(loaded, rows, coverage, noise)
         write_table(output, found)
@@ -160,13 +167,23 @@ def fitted_model(
     return model
 
 
-def _summary(path: Path, console: Console) -> dict[str, Any]:
-    """Score the saved model by leave-one-out, print the figures and return them."""
-    model = load(path)
+def _refuse_idle_options(options: dict[str, Any]) -> None:
+    """Refuse options that the others leave without effect."""
+    if options["method"] != "bayes":
+        idle = [name for name in ("draws", "time_limit") if options[name] is not None]
+        if idle:
+            raise InputError(
+                f"--{idle[0].replace('_', '-')}: has an effect with --method bayes only"
+            )
+    if options["approximation"] is None and options["n_inducing"] is not None:
+        raise InputError("--n-inducing: has an effect with --approximation fitc or vfe only")
+
+
+def _summary(model: LVGPRegressor, y: np.ndarray, path: Path, console: Console) -> dict[str, Any]:
+    """Score the model by leave-one-out, print the figures and return them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LVGPWarning)
         left_out = model.loo()
-    y = model._posterior.y_mean + model._posterior.y_scale * model._posterior.y
     figures = {
         "rows": len(y),
         "rrmse_left_out": metrics.rrmse(y, left_out["mean"]),

@@ -20,7 +20,9 @@ def plain_errors() -> Iterator[None]:
         yield
     except (LVGPError, OSError) as error:
         wrong_call = isinstance(error, ValueError | OSError)
-        ERRORS.print(f"lvgp: {' '.join(str(error).split())}", style="red", markup=False)
+        ERRORS.print(
+            f"lvgp: {' '.join(str(error).split())}", style="red", markup=False, soft_wrap=True
+        )
         raise typer.Exit(2 if wrong_call else 1) from None
     except KeyboardInterrupt:
         ERRORS.print("lvgp: interrupted", style="red")

@@ -74,6 +74,9 @@ def run_study(
     Example: lvgp study run --table my.csv --target y --jobs 2
     """
     with plain_errors():
+        of_tables = {"train": train, "categorical": categorical, "ignore": ignore}
+        of_studies = {"NAME": name, "problem": problem, "per-level": per_level, "data": data}
+        _refuse_together(table is not None, of_studies if table is not None else of_tables)
         if table is not None:
             chosen = _of_table(table, target, categorical, ignore, train)
         else:
@@ -121,6 +124,14 @@ def _finish(chosen: Study, results: list[dict[str, Any]], folder: Path, quiet: b
     if failed:
         ERRORS.print(f"lvgp: {failed} of {len(results)} fits failed; see {folder}/results.csv")
         raise typer.Exit(1)
+
+
+def _refuse_together(with_table: bool, idle: dict[str, Any]) -> None:
+    """Refuse options that would have no effect."""
+    given = [option for option, value in idle.items() if value]
+    if given:
+        where = "not with --table" if with_table else "only with --table"
+        raise InputError(f"{given[0] if given[0] == 'NAME' else '--' + given[0]}: goes {where}")
 
 
 def _named(name: str | None) -> Study:

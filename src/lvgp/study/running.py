@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import platform
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from scipy.spatial.distance import pdist
 
 from lvgp import compute, metrics, problems
 from lvgp.errors import InputError, LVGPWarning
+from lvgp.files import write_text
 from lvgp.interpret import LatentMap
 from lvgp.priors import Priors
 from lvgp.progress import progress_bar
@@ -51,6 +51,7 @@ def run(
     folder = output / "tasks"
     folder.mkdir(parents=True, exist_ok=True)
     _claim(study, seed, output)
+    # a table that is missing or unfit is found out before the first fit, not after hours
     for case in study.cases:
         case.split(seed, 0, data)
     pending = [task for task in study.tasks() if _read(folder, *task).get("status") != _FINISHED]
@@ -262,10 +263,4 @@ def _read(folder: Path, case: Case, arm: Arm, replicate: int) -> dict[str, Any]:
 
 
 def _write(path: Path, value: Any) -> None:
-    """Write JSON at once: either the whole of it is there afterwards, or nothing changed."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as file:
-        json.dump(value, file, indent=1, default=_plain)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_text(path, json.dumps(value, indent=1, default=_plain))
