@@ -78,7 +78,7 @@ def test_interval_is_that_of_the_papers_sampling_algorithm(bayes):
     """Algorithm 2 of the paper: draw a component, then f from it. 1e5 samples at 3 rows; |z| < 5
     for 6 shares: false alarms below 4e-6."""
     encoded = bayes.space_.encode(NEW.iloc[:3])
-    (_, components), *_ = bayes._posterior.over_rows(
+    (_, components), *_ = bayes.posterior_.over_rows(
         encoded, include_noise=False, read=lambda components: components
     )
     rng = np.random.default_rng(0)
@@ -164,7 +164,7 @@ def test_arviz_has_names_units_and_densities(bayes):
     assert list(data.posterior["site_level"].values) == LEVELS["site"]
     assert list(data.posterior["numeric_column"].values) == ["heat", "half"]
     vectors = bayes.draws_.by_chain(bayes.draws_.vectors)
-    scale = bayes._posterior.y_scale
+    scale = bayes.posterior_.y_scale
     np.testing.assert_allclose(data.posterior["signal_sd"], scale * np.exp(vectors[..., 0] / 2))
     width = X["heat"].max() - X["heat"].min()
     np.testing.assert_allclose(
@@ -270,7 +270,7 @@ def test_latent_map_of_a_fit(bayes):
     np.testing.assert_array_equal(found.coordinates, again.coordinates)
     assert list(found.levels) == list(bayes.space_.qualitative[0].levels)
     assert found.observations["empty"] == 0
-    assert len(found.draws) == len(bayes._posterior.kept)
+    assert len(found.draws) == len(bayes.posterior_.kept)
 
 
 @pytest.mark.parametrize("column", ["half", "heat", "nowhere", 3])

@@ -103,6 +103,7 @@ BAD_TABLES = {
     "ragged long": (GOOD.encode() + b"a,1,2,3\n", "line 14 has 4 fields, the header 3"),
     "ragged short": (GOOD.encode() + b"a,1\n", "line 14 has 2 fields, the header 3"),
     "duplicate header": (GOOD.replace("heat", "site", 1).encode(), "two columns are called 'site'"),
+    "no name": (GOOD.replace("heat", "", 1).encode(), "column 2 has no name"),
     "no target": (GOOD.replace("G", "H", 1).encode(), "--target: no column 'G'"),
     "target only": (b"G\n1\n2\n3\n", "no columns are left"),
     "text in a number": (GOOD.replace(",3,", ",three,").encode(), "row 4: 'three' is not a number"),
@@ -184,6 +185,96 @@ def test_a_file_that_is_no_model_is_refused(fitted, content, message, tmp_path):
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
     assert not (tmp_path / "out.csv").exists()
+
+
+BAD_FILES = {
+    "corrupt.xlsx": b"PK\x03\x04 not a workbook",
+    "corrupt.parquet": b"PAR1 not a table PAR1",
+    "empty.xlsx": b"",
+    "empty.parquet": b"",
+    "tabs.tsv": GOOD.encode(),
+    "semicolons.csv": GOOD.replace(",", ";").encode(),
+    "nul.csv": GOOD.replace("a,0", "a\0,0").encode(),
+    "dates.csv": b"when,G\n" + b"".join(b"2020-01-%02d,%d\n" % (i, i * i) for i in range(1, 13)),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_gives_one_line_or_a_sensible_fit(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(BAD_FILES[name])
+    done = call("fit", path, "--target", "G", "--method", "map", "-q", "-o", tmp_path / "m")
+    assert "Traceback" not in done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    if done.exit_code == 0:
+        assert np.isfinite(lvgp.load(tmp_path / "m").loo()["mean"]).all()
+    else:
+        assert done.exit_code == 2
+        assert done.output.count("\n") == 1
+        assert name in done.output
+        assert not (tmp_path / "m").exists()
+
+
+def test_a_million_rows_are_refused_with_what_to_do(tmp_path):
+    rng = np.random.default_rng(0)
+    values = {"site": rng.choice(list("abcd"), 1_000_000), "heat": rng.normal(size=1_000_000)}
+    pd.DataFrame(values).assign(G=values["heat"]).to_csv(tmp_path / "data.csv", index=False)
+    done = call("fit", tmp_path / "data.csv", "--target", "G", "-q", "-o", tmp_path / "m")
+    assert done.exit_code == 2, done.output
+    assert "--approximation vfe" in done.output
+    assert not (tmp_path / "m").exists()
+
+
+def test_report_writes_a_page(fitted, tmp_path):
+    folder, _ = fitted
+    done = call("report", folder / "m.lvgp", "-o", tmp_path / "report.html")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "report.html").read_text()
+    assert "G, predicted from site, heat" in text
+    told = call("report", folder / "m.lvgp", "-o", tmp_path / "report.html", "--json")
+    assert json.loads(told.stdout)["verdict"] == "caution"
+
+
+@pytest.mark.parametrize("content", [b"not a model", b"", None])
+def test_report_refuses_what_is_no_model(fitted, content, tmp_path):
+    folder, _ = fitted
+    whole = (folder / "m.lvgp").read_bytes()
+    (tmp_path / "m.lvgp").write_bytes(whole[: len(whole) // 2] if content is None else content)
+    done = call("report", tmp_path / "m.lvgp", "-o", tmp_path / "report.html")
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_demo_writes_its_files_and_spares_those_there(tmp_path):
+    done = call("demo", "--output", tmp_path / "out", "--json")
+    assert done.exit_code == 0, done.output
+    scores = json.loads(done.stdout)
+    assert scores["bayes"]["coverage"] > 0.9 > 0.6 > scores["map"]["coverage"]
+    files = ["borehole.csv", "model.lvgp", "predictions.csv", "report.html"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
+    found = pd.read_csv(tmp_path / "out" / "predictions.csv")
+    inside = (found["lower"] <= found["truth"]) & (found["truth"] <= found["upper"])
+    assert inside.mean() == pytest.approx(scores["bayes"]["coverage"])
+    again = call("demo", "--output", tmp_path / "out")
+    assert again.exit_code == 2
+    assert "exists already" in " ".join(again.output.split())
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["fit"], ["predict"], ["report"], ["demo"], ["study"], ["study", "run"]]
+)
+def test_help_shows_an_example(command):
+    done = call(*command, "--help")
+    assert done.exit_code == 0
+    assert "Example: lvgp " in done.output
+
+
+def test_a_workbook_column_without_a_name_is_refused(tmp_path):
+    table().rename(columns={"heat": ""}).to_excel(tmp_path / "data.xlsx", index=False)
+    done = call("fit", tmp_path / "data.xlsx", "--target", "G", "--method", "map")
+    assert done.exit_code == 2
+    assert "column 2 has no name" in " ".join(done.output.split())
 
 
 def test_unknown_levels_are_refused_or_predicted_widely(fitted, tmp_path):

@@ -83,7 +83,7 @@ def test_grid_of_single_draws(latent):
 
 
 def test_correlation_map_orders_by_similarity_and_shows_both_halves(latent):
-    order = list(plots.similarity_order(latent))
+    order = list(latent.order)
     names = [LEVELS[position] for position in order]
     assert abs(names.index("Nb") - names.index("Ta")) == 1
     assert abs(names.index("Zr") - names.index("Hf")) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,21 +19,27 @@ from rich.text import Text
 
 from lvgp import metrics
 from lvgp.console import ERRORS, plain_errors, words
+from lvgp.demo import run_demo
 from lvgp.errors import ConvergenceWarning, InputError, LVGPWarning
 from lvgp.files import read_table, refuse_stray_text, write_table
 from lvgp.options import one_of
 from lvgp.regressor import LVGPRegressor, load
-from lvgp.space import Dropped, Quantitative, Space, build_space
+from lvgp.report import write_report
+from lvgp.space import Space, build_space
 from lvgp.study.command import study_app
 
 app = typer.Typer(
-    help="Gaussian-process models for tables whose inputs are partly categories.",
+    help="Gaussian-process models for tables whose inputs are partly categories.\n\n"
+    "Example: lvgp fit data.csv --target G -o model.lvgp, then lvgp report model.lvgp",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     add_completion=False,
 )
 app.add_typer(study_app, name="study")
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")]
 
 
 @app.command()
@@ -56,8 +63,8 @@ def fit(
     draws: Annotated[int | None, typer.Option(help="Most draws of each chain.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Most seconds of sampling.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a model to a table and save it.
 
@@ -77,10 +84,12 @@ def fit(
         talk = Console(quiet=quiet or as_json)
         _refuse_idle_options(options)
         options = {name: value for name, value in options.items() if value is not None}
+        begun = time.perf_counter()
         model = fitted_model(
             X, y, words(categorical), options | {"random_state": seed}, talk, output
         )
-        summary = _summary(model, y.to_numpy(float), output, talk)
+        seconds = time.perf_counter() - begun
+        summary = _summary(model, y.to_numpy(float), output, talk, seconds)
         if as_json:
             print(json.dumps(summary))
 
@@ -97,7 +106,8 @@ def predict(
     unknown_levels: Annotated[
         str, typer.Option(help="error, or prior: predict levels never seen, with wide intervals.")
     ] = "error",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict the rows of a table, with intervals.
 
@@ -105,11 +115,54 @@ def predict(
     """
     with plain_errors():
         one_of("unknown_levels", unknown_levels, ("error", "prior"))
-        loaded = load(model).set_params(unknown_levels=unknown_levels, progress=not quiet)
+        talk = Console(quiet=quiet or as_json)
+        loaded = load(model).set_params(unknown_levels=unknown_levels, progress=not talk.quiet)
         rows = read_table(table)
         found = predictions(loaded, rows, coverage, noise)
         write_table(output, found)
-        Console(quiet=quiet).print(f"Wrote {output}: {len(found)} rows", highlight=False)
+        talk.print(f"Wrote {output}: {len(found)} rows", highlight=False)
+        if as_json:
+            print(json.dumps({"rows": len(found), "predictions": str(output)}))
+
+
+@app.command()
+def report(
+    model: Annotated[Path, typer.Argument(help="A model that `lvgp fit` wrote.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path(
+        "report.html"
+    ),
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page about a fitted model: one HTML file that opens in any browser.
+
+    Example: lvgp report model.lvgp -o report.html
+    """
+    with plain_errors():
+        loaded, talk = load(model), Console(quiet=quiet or as_json)
+        write_report(loaded, output, progress=not talk.quiet)
+        talk.print(f"Wrote {output}; open it in a browser", highlight=False)
+        if as_json:
+            told = {"verdict": loaded.diagnostics_.verdict, "report": str(output)}
+            print(json.dumps(told))
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files.")] = Path(),
+    force: Annotated[bool, typer.Option(help="Replace files of an earlier demo.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a built-in problem, compare with the truth, and write what a fit gives.
+
+    Example: lvgp demo --output demo
+    """
+    with plain_errors():
+        scores = run_demo(output, seed, force, Console(quiet=quiet or as_json))
+        if as_json:
+            print(json.dumps(scores))
 
 
 def _read_training(
@@ -130,16 +183,8 @@ def _read_training(
 
 def _print_columns(space: Space, console: Console) -> None:
     shown = Table("column", "taken as", "values")
-    for column in space.columns:
-        if isinstance(column, Quantitative):
-            shown.add_row(str(column.name), "number", f"{column.low:g} to {column.high:g}")
-        elif isinstance(column, Dropped):
-            shown.add_row(str(column.name), "left out", "one value only")
-        else:
-            pairs = zip(column.levels, column.counts, strict=True)
-            listed = ", ".join(f"{level} ({count})" for level, count in pairs)
-            kind = f"category, {len(column.levels)} levels"
-            shown.add_row(str(column.name), kind, Text(listed, overflow="ellipsis"))
+    for name, kind, values in space.described():
+        shown.add_row(Text(name), kind, Text(values, overflow="ellipsis"))
     console.print(shown)
 
 
@@ -179,7 +224,9 @@ def _refuse_idle_options(options: dict[str, Any]) -> None:
         raise InputError("--n-inducing: has an effect with --approximation fitc or vfe only")
 
 
-def _summary(model: LVGPRegressor, y: np.ndarray, path: Path, console: Console) -> dict[str, Any]:
+def _summary(
+    model: LVGPRegressor, y: np.ndarray, path: Path, console: Console, seconds: float
+) -> dict[str, Any]:
     """Score the model by leave-one-out, print the figures and return them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LVGPWarning)
@@ -189,6 +236,7 @@ def _summary(model: LVGPRegressor, y: np.ndarray, path: Path, console: Console) 
         "rrmse_left_out": metrics.rrmse(y, left_out["mean"]),
         "coverage_left_out": metrics.coverage(y, left_out["lower"], left_out["upper"]),
         "verdict": model.diagnostics_.verdict,
+        "seconds": round(seconds, 2),
         "model": str(path),
     }
     console.print(
@@ -197,7 +245,8 @@ def _summary(model: LVGPRegressor, y: np.ndarray, path: Path, console: Console) 
         "intervals."
     )
     console.print(f"Verdict: {model.diagnostics_}", markup=False, highlight=False)
-    console.print(f"Wrote {path}", highlight=False)
+    console.print(f"Wrote {path} after {seconds:.1f} s", highlight=False)
+    console.print(f"Next: lvgp report {path}", markup=False, highlight=False)
     return figures
 
 

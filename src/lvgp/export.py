@@ -112,6 +112,29 @@ def _statistics(posterior: Posterior) -> dict[str, np.ndarray]:
     return statistics
 
 
+def hyperparameters(posterior: Posterior, space: Space) -> pd.DataFrame:
+    """Return mean and 95 % interval over the draws kept, by name in words, on the user's scale."""
+    values, scale = posterior.parameters, posterior.y_scale
+    rows = {
+        "mean of the process": posterior.y_mean + scale * posterior.process_mean[0],
+        "sd of the signal": scale * np.sqrt(values.variance),
+        "sd of the noise": scale * np.sqrt(posterior.noise),
+    }
+    for position, column in enumerate(space.quantitative):
+        draws = np.asarray(values.lengthscales)[:, position] * column.width
+        rows[f"lengthscale of {column.name}"] = draws
+    for position, column in enumerate(space.qualitative):
+        draws = np.asarray(values.precisions)[:, position]
+        rows[f"precision of the latents of {column.name}"] = draws
+    tails = {name: np.quantile(draws, [0.025, 0.975]) for name, draws in rows.items()}
+    columns = {
+        "mean": [float(np.mean(draws)) for draws in rows.values()],
+        "lower": [float(lower) for lower, _ in tails.values()],
+        "upper": [float(upper) for _, upper in tails.values()],
+    }
+    return pd.DataFrame(columns, index=list(rows))
+
+
 def user_parameters(posterior: Posterior, space: Space) -> dict[str, Any]:
     """Return the estimate, or the mean over the draws kept, on the user's scale."""
     values, scale = posterior.parameters, posterior.y_scale

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,16 @@ import pandas as pd
 from lvgp.errors import InputError
 
 _MOSTLY = 0.8
+_MALFORMED = (
+    ValueError,
+    LookupError,
+    TypeError,
+    EOFError,
+    csv.Error,
+    zipfile.BadZipFile,
+    # of the XML inside a workbook
+    SyntaxError,
+)
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -42,7 +53,7 @@ def read_table(path: Path) -> pd.DataFrame:
         ) from None
     except InputError:
         raise
-    except (ValueError, KeyError, csv.Error) as error:
+    except _MALFORMED as error:
         raise InputError(f"{path}: is not a readable {path.suffix} file ({error})") from None
     return _checked(path, table)
 
@@ -85,6 +96,13 @@ def _checked(path: Path, table: pd.DataFrame) -> pd.DataFrame:
         raise InputError(f"{path}: two columns are called {repeated!r}; rename one of them")
     if not names:
         raise InputError(f"{path}: has no columns")
+    # pandas calls a column of a workbook without a name Unnamed
+    nameless = [at for at, name in enumerate(names, 1) if not name or name == f"Unnamed: {at - 1}"]
+    if nameless:
+        raise InputError(
+            f"{path}: column {nameless[0]} has no name in the first line; name it, or remove it if "
+            "it only numbers the rows"
+        )
     if table.empty:
         raise InputError(f"{path}: has column names and no rows")
     table.columns = pd.Index(names)

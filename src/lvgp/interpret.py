@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.optimize import minimize
+from scipy.spatial.distance import squareform
 from scipy.stats import chi2
 
 from lvgp import compute
@@ -263,6 +265,30 @@ class LatentMap:
         radius = np.sqrt(np.quantile(scaled.sum(axis=1), coverage))
         radius = min(radius, 3.0 * np.sqrt(chi2.ppf(coverage, points.shape[1])))
         return centre, radius * np.sqrt(np.maximum(values, 0.0))[:, None] * axes.T
+
+    def outline(self, level: Level, coverage: float = 0.8) -> np.ndarray:
+        """Return the border of a level's region as points (60, 2).
+
+        Of a map of more dimensions the shadow on the first two, of one a line along the first.
+        """
+        centre, half_axes = self.region(level, coverage)
+        angles = np.linspace(0, 2 * np.pi, 60)
+        if len(centre) == 1:
+            reach = float(np.abs(half_axes).max())
+            return np.stack([centre[0] + reach * np.cos(angles), np.zeros(60)], axis=1)
+        shadow = half_axes[:, :2]
+        spread = np.linalg.cholesky(shadow.T @ shadow + 1e-18 * np.eye(2))
+        circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        return np.asarray(centre[:2] + circle @ spread.T)
+
+    @property
+    def order(self) -> np.ndarray:
+        """Positions of the levels, those that act alike beside each other."""
+        apart = 1.0 - self.correlation.to_numpy()
+        np.fill_diagonal(apart, 0.0)
+        condensed = squareform(np.maximum(0.5 * (apart + apart.T), 0.0), checks=False)
+        tree = optimal_leaf_ordering(linkage(condensed, "average"), condensed)
+        return np.asarray(leaves_list(tree))
 
     def in_own_frame(self, draw: int) -> np.ndarray:
         """Return the map of one draw in the frame of reference, not turned onto the others."""

@@ -13,12 +13,16 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pandas as pd
+from scipy.special import ndtr
 
 from lvgp import compute
-from lvgp.mixture import Components
+from lvgp.mixture import Components, mixture_moments, mixture_quantile
 from lvgp.model import Groups, Model, Rows, groups
 from lvgp.posterior import Posterior
 from lvgp.priors import Priors
+
+_MOST_NUMBERS = 5e6
 
 
 class Pointwise(NamedTuple):
@@ -93,10 +97,27 @@ class LeftOut(NamedTuple):
     pareto_k: np.ndarray
     """Above 0.7 the weights cannot be trusted; NaN for a point estimate, which has none."""
 
+    def table(self, tail: float) -> pd.DataFrame:
+        """Return mean, sd, interval without `tail` at either end, and Pareto k of every row."""
+        mean, sd = mixture_moments(self.components, self.weights)
+        lower, upper = (
+            mixture_quantile(self.components, probability, self.weights)
+            for probability in (tail, 1.0 - tail)
+        )
+        columns = {"mean": mean, "sd": sd, "lower": lower, "upper": upper}
+        return pd.DataFrame(columns | {"pareto_k": self.pareto_k})
+
+    def reached(self, y: np.ndarray) -> np.ndarray:
+        """Return P(y_i below its observed value) given the other rows: uniform if calibrated."""
+        sds = np.maximum(self.components.sds, 1e-300)
+        return np.asarray((self.weights * ndtr((y - self.components.means) / sds)).sum(axis=0))
+
 
 def leave_one_out(posterior: Posterior, include_noise: bool) -> LeftOut:
     """Return the leave-one-out mixture of every training row."""
-    found = pointwise(posterior, posterior.draws.vectors[posterior.kept])
+    # fewer draws where there are many rows: all of both are held at once
+    most = int(np.clip(_MOST_NUMBERS / len(posterior.y), 100, len(posterior.kept)))
+    found = pointwise(posterior, posterior.draws.vectors[posterior.draws.thinned(most)])
     variances = found.variances if include_noise else found.variances - found.noise[:, None]
     components = Components(
         posterior.y_mean + posterior.y_scale * found.means,

@@ -27,6 +27,7 @@ _TARGET_ACCEPT = {
     "nuts": nuts.TARGET_ACCEPT,
 }
 _DRAWS = 3000
+_MOST_EXACT_ROWS = 20_000
 _SPARSE_NOISE_FLOOR = 1e-4
 _FEWEST_DRAWS = 10
 
@@ -113,6 +114,12 @@ def inducing(approximation: str | None, n_inducing: Any, training: Encoded) -> i
     """Return the number of inducing points: as asked for, at most the number of distinct rows."""
     wanted = count("n_inducing", n_inducing)
     distinct = len(groups(training.x, training.t).first)
+    if approximation is None and distinct > _MOST_EXACT_ROWS:
+        raise InputError(
+            f"X: {distinct} distinct rows are too many for the exact model, whose matrices would "
+            f'take {8e-9 * distinct**2:.3g} GB each; use approximation="vfe" (on the command line '
+            "--approximation vfe), or fewer rows"
+        )
     if approximation is not None and wanted > distinct:
         warn(
             f"n_inducing: {wanted} inducing points are more than the {distinct} distinct rows, and "

@@ -13,8 +13,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
-from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
-from scipy.spatial.distance import squareform
 
 from lvgp.metrics import coverage as share_covered
 
@@ -36,8 +34,7 @@ def latent_map(
     known = latent.known.to_numpy()
     if regions and len(latent.draws) > 1:
         for level, has_data in zip(latent.levels, known, strict=True):
-            centre, half_axes = latent.region(level, coverage)
-            _draw_region(ax, centre, half_axes, has_data, flat)
+            _draw_region(ax, latent.outline(level, coverage), has_data, flat)
     ax.scatter(points[known, 0], points[known, 1], s=22, color=BLUE, zorder=3, label="level")
     if not known.all():
         x, y = points[~known].T
@@ -60,32 +57,15 @@ def latent_map(
     return ax
 
 
-def _draw_region(
-    ax: Axes, centre: np.ndarray, half_axes: np.ndarray, known: bool, flat: bool
-) -> None:
-    style: dict[str, Any] = {
-        "edgecolor": BLUE if known else GREY,
-        "linestyle": "-" if known else "--",
-    }
+def _draw_region(ax: Axes, outline: np.ndarray, known: bool, flat: bool) -> None:
+    colour, line = (BLUE, "-") if known else (GREY, "--")
     if flat:
-        reach = float(np.abs(half_axes).max())
-        ax.plot(
-            [centre[0] - reach, centre[0] + reach],
-            [0.0, 0.0],
-            color=style["edgecolor"],
-            linestyle=style["linestyle"],
-            linewidth=3,
-            alpha=0.3,
-        )
+        ax.plot(*outline.T, color=colour, linestyle=line, linewidth=3, alpha=0.3)
         return
-    angles = np.linspace(0, 2 * np.pi, 60)
-    # of more dimensions the shadow on the first two is drawn
-    shadow = half_axes[:, :2]
-    spread = np.linalg.cholesky(shadow.T @ shadow + 1e-18 * np.eye(2))
-    outline = centre[:2] + np.stack([np.cos(angles), np.sin(angles)], axis=1) @ spread.T
     face: dict[str, Any] = {"facecolor": BLUE if known else "none", "alpha": 0.12, "linewidth": 0}
     ax.add_patch(Polygon(outline, **face))
-    ax.add_patch(Polygon(outline, fill=False, linewidth=0.7, alpha=0.7, **style))
+    edge: dict[str, Any] = {"edgecolor": colour, "linestyle": line, "alpha": 0.7}
+    ax.add_patch(Polygon(outline, fill=False, linewidth=0.7, **edge))
 
 
 def label_points(ax: Axes, points: np.ndarray, texts: Sequence[str]) -> list[Any]:
@@ -160,7 +140,7 @@ def correlation_map(latent: Any, ax: Axes | None = None, *, coverage: float = 0.
     Above the diagonal the posterior mean, below it the width of the interval.
     """
     ax = _axes(ax, (5.6, 5.0))
-    order = similarity_order(latent)
+    order = latent.order
     mean = latent.correlation.to_numpy()[np.ix_(order, order)]
     lower, upper = (part.to_numpy() for part in latent.correlation_interval(coverage))
     width = (upper - lower)[np.ix_(order, order)]
@@ -175,14 +155,6 @@ def correlation_map(latent: Any, ax: Axes | None = None, *, coverage: float = 0.
     ax.figure.colorbar(widths, ax=ax, shrink=0.7, label=label)
     ax.set_title(f"Levels of {latent.column}, similar ones together")
     return ax
-
-
-def similarity_order(latent: Any) -> np.ndarray:
-    """Return the levels in an order that puts similar ones side by side."""
-    apart = 1.0 - latent.correlation.to_numpy()
-    np.fill_diagonal(apart, 0.0)
-    condensed = squareform(np.maximum(0.5 * (apart + apart.T), 0.0), checks=False)
-    return np.asarray(leaves_list(optimal_leaf_ordering(linkage(condensed, "average"), condensed)))
 
 
 def truth_beside_map(latent: Any, truth: pd.DataFrame, ax: np.ndarray | None = None) -> np.ndarray:

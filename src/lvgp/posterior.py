@@ -7,7 +7,6 @@ the mixture's distribution function exactly. Rows go through in chunks, so memor
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,7 +26,8 @@ from lvgp.errors import (
 from lvgp.infer.convergence import watched_rows
 from lvgp.infer.draws import Draws
 from lvgp.mixture import Components, mixture_moments, mixture_quantile
-from lvgp.model import Conditioned, Model, Parameters, Rows, features, groups, pack_rows
+from lvgp.model import Conditioned, Model, Parameters, Rows, groups, pack_rows
+from lvgp.predictive import Query, average_moments, joint_moments, moments, query
 from lvgp.priors import Priors
 from lvgp.progress import progress_bar
 from lvgp.space import Encoded
@@ -35,7 +35,7 @@ from lvgp.space import Encoded
 _CHUNK = 1024
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 _MOST_DRAWS = 1000
-_FEWEST_COMPONENTS = 512
+_AVERAGES = 32
 _CACHED_BYTES = 400e6
 _BLOCK_BYTES = 100e6
 
@@ -48,17 +48,6 @@ class Summary(NamedTuple):
     mean: np.ndarray
     sd: np.ndarray
     quantiles: np.ndarray
-
-
-class _Query(NamedTuple):
-    """Rows to predict at, and the components of the mixture there."""
-
-    x: np.ndarray
-    t: np.ndarray
-    sources: np.ndarray
-    """The draw that each component comes from."""
-    fresh: tuple[np.ndarray, ...]
-    """For each qualitative column (components, new levels, d): standard normals."""
 
 
 @dataclass(frozen=True)
@@ -207,16 +196,9 @@ class Posterior:
                     yield run, result
                     advance()
 
-    def _moments(self, query: _Query, run: slice) -> tuple[np.ndarray, np.ndarray]:
-        x, t = compute.padded_batch(query.x[run]), compute.padded_batch(query.t[run])
-        found = []
-        for block, conditioned in self._blocks():
-            chosen = (query.sources >= block.start) & (query.sources < block.stop)
-            sources = query.sources[chosen]
-            parameters = jax.tree.map(lambda part: part[sources], self.parameters)  # noqa: B023
-            fresh = tuple(normals[chosen] for normals in query.fresh)
-            local = sources - block.start
-            found.append(_moments(self.model, parameters, conditioned, local, fresh, x, t))
+    def _moments(self, asked: Query, run: slice) -> tuple[np.ndarray, np.ndarray]:
+        x, t = compute.padded_batch(asked.x[run]), compute.padded_batch(asked.t[run])
+        found = [moments(self.model, *components, x, t) for components in self._parts(asked)]
         rows = run.stop - run.start
         mean, variance = (
             np.concatenate([np.asarray(part) for part in parts])[:, :rows]
@@ -224,35 +206,15 @@ class Posterior:
         )
         return mean, variance
 
-    def _query(self, encoded: Encoded) -> _Query:
-        """Give every level without data latents drawn from their prior given gamma.
+    def _parts(self, asked: Query) -> Iterator[tuple[Parameters, Conditioned, Any, Any]]:
+        """Yield the components block by block, as the compiled programs take them."""
+        for block, conditioned in self._blocks():
+            part = asked.at((asked.sources >= block.start) & (asked.sources < block.stop))
+            parameters = jax.tree.map(lambda array: array[part.sources], self.parameters)  # noqa: B023
+            yield parameters, conditioned, part.sources - block.start, part.fresh
 
-        That is levels never declared, and with a point estimate also declared ones without rows
-        (in draws of the posterior those already follow their prior). The numbers depend on the
-        fit's seed and the level's name, so that a row's prediction does not depend on the others.
-        """
-        t, sources, fresh = encoded.t.copy(), np.arange(len(self.kept)), []
-        names = [list(levels) for levels in encoded.unknown] or [[] for _ in self.model.n_levels]
-        if self.draws.is_plug_in:
-            for j, levels in enumerate(self.model.n_levels):
-                for level in np.setdiff1d(t[:, j], self.training.t[:, j]):
-                    if level < levels:
-                        t[t[:, j] == level, j] = levels + len(names[j])
-                        names[j].append(int(level))
-        if any(names):
-            sources = np.repeat(sources, -(-_FEWEST_COMPONENTS // len(sources)))
-        for j, dim in enumerate(self.model.latent_dims):
-            normals = [self._normals(j, name, (len(sources), dim)) for name in names[j]]
-            # a few sizes only, so that few programs are compiled
-            spare = (0 if not normals else 1 << (len(normals) - 1).bit_length()) - len(normals)
-            normals += [np.zeros((len(sources), dim))] * spare
-            empty = np.zeros((len(sources), 0, dim))
-            fresh.append(np.stack(normals, axis=1) if normals else empty)
-        return _Query(encoded.x, t, sources, tuple(fresh))
-
-    def _normals(self, column: int, name: Any, shape: tuple[int, int]) -> np.ndarray:
-        text = zlib.crc32(repr(name).encode())
-        return np.random.default_rng([self.draws.seed, 4, column, text]).standard_normal(shape)
+    def _query(self, encoded: Encoded) -> Query:
+        return query(self.model, self.draws, len(self.kept), self.training, encoded)
 
     def summary(
         self,
@@ -305,7 +267,7 @@ class Posterior:
         return self.y_mean + self.y_scale * samples
 
     def _joint(
-        self, query: _Query, components: np.ndarray
+        self, query: Query, components: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield chosen components with their joint mean and covariance, on standardised y."""
         rows = len(query.x)
@@ -321,9 +283,47 @@ class Posterior:
                     one = jax.tree.map(lambda part: part[at], conditioned)  # noqa: B023
                     parameters = jax.tree.map(lambda part: part[source], self.parameters)  # noqa: B023
                     fresh = tuple(normals[component] for normals in query.fresh)
-                    found = _joint_moments(self.model, parameters, one, fresh, x, t)
+                    found = joint_moments(self.model, parameters, one, fresh, x, t)
                     mean, covariance = (np.asarray(part) for part in found)
                     yield int(component), mean[:rows], covariance[:rows, :rows]
+
+    def averages(
+        self, encoded: Encoded, size: int, most: int = 200, progress: bool = False
+    ) -> Components:
+        """Return, draw by draw, mean and sd of f averaged over each run of `size` rows.
+
+        From at most `most` draws; on the user's scale, a column for each run of rows.
+        """
+        asked = self._query(encoded)
+        chosen = np.unique(np.linspace(0, len(asked.sources) - 1, most).astype(int))
+        x, t = (part.reshape(len(part) // size, size, part.shape[1]) for part in (asked.x, asked.t))
+        found = []
+        with (
+            compute.scope(),
+            compute.one_blas_thread(),
+            progress_bar("averaging", -(-len(x) // _AVERAGES), progress) as advance,
+        ):
+            for start in range(0, len(x), _AVERAGES):
+                runs = slice(start, start + _AVERAGES)
+                found.append(self._averages(asked.at(chosen), x[runs], t[runs]))
+                advance()
+        mean, variance = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
+        sds = np.sqrt(np.maximum(variance, 0.0))
+        return Components(self.y_mean + self.y_scale * mean, self.y_scale * sds)
+
+    def _averages(
+        self, asked: Query, x: np.ndarray, t: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        spare = [(0, _AVERAGES - len(x)), (0, 0), (0, 0)]
+        padded = np.pad(x, spare), np.pad(t, spare)
+        found = [
+            average_moments(self.model, *components, *padded) for components in self._parts(asked)
+        ]
+        mean, variance = (
+            np.concatenate([np.asarray(part) for part in parts])[:, : len(x)]
+            for parts in zip(*found, strict=True)
+        )
+        return mean, variance
 
     def with_draws(self, draws: Draws) -> Posterior:
         """Return the same training rows with other draws."""
@@ -344,50 +344,3 @@ def _parameters(model: Model, vectors: jax.Array, priors: Priors) -> Parameters:
 @partial(jax.jit, static_argnums=0)
 def _condition(model: Model, vectors: jax.Array, rows: Rows, priors: Priors) -> Conditioned:
     return jax.lax.map(lambda vector: model.condition(vector, rows, priors), vectors)
-
-
-@partial(jax.jit, static_argnums=0)
-def _moments(
-    model: Model,
-    parameters: Parameters,
-    conditioned: Conditioned,
-    sources: jax.Array,
-    fresh: tuple[jax.Array, ...],
-    x: jax.Array,
-    t: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    def one(
-        component: tuple[Parameters, jax.Array, tuple[jax.Array, ...]],
-    ) -> tuple[jax.Array, jax.Array]:
-        parameters, source, fresh = component
-        process = jax.tree.map(lambda part: part[source], conditioned)
-        new = _new_features(parameters, fresh, x, t)
-        return model.conditional_moments(process, new)
-
-    return jax.lax.map(one, (parameters, sources, fresh))
-
-
-@partial(jax.jit, static_argnums=0)
-def _joint_moments(
-    model: Model,
-    parameters: Parameters,
-    conditioned: Conditioned,
-    fresh: tuple[jax.Array, ...],
-    x: jax.Array,
-    t: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    new = _new_features(parameters, fresh, x, t)
-    return model.conditional_covariance(conditioned, new)
-
-
-def _new_features(
-    parameters: Parameters, fresh: tuple[jax.Array, ...], x: jax.Array, t: jax.Array
-) -> jax.Array:
-    """Return the rows' features, levels beyond the known ones at z = fresh / sqrt(L gamma)."""
-    latents = tuple(
-        jnp.concatenate([known, normals / jnp.sqrt(len(known) * precision)])
-        for known, normals, precision in zip(
-            parameters.latents, fresh, parameters.precisions, strict=True
-        )
-    )
-    return features(parameters._replace(latents=latents), x, t, jnp.zeros(len(x)))

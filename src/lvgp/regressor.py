@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lvgp import compute, export, options, store
 from lvgp.diagnostics import Diagnostics, diagnose
+from lvgp.effects import main_effects
 from lvgp.errors import (
     ConvergenceWarning,
     InputError,
@@ -28,7 +29,6 @@ from lvgp.infer.sample import Budget
 from lvgp.interpret import LatentMap, latent_map
 from lvgp.kernels import KERNELS
 from lvgp.leave_one_out import leave_one_out
-from lvgp.mixture import mixture_moments, mixture_quantile
 from lvgp.model import Model, pack_rows
 from lvgp.posterior import Posterior, Summary
 from lvgp.priors import Priors
@@ -90,6 +90,10 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     ----------
     space_ : Space
         The columns as understood.
+    response_ : str or None
+        The name of y, when it was a Series with one.
+    posterior_ : Posterior
+        Training rows and draws, as everything that reads the fit takes them.
     draws_ : Draws
         The parameter vectors that predictions are made from.
     diagnostics_ : Diagnostics
@@ -183,6 +187,8 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             rows = pack_rows(training.x, training.t, standardised)
             plan = Plan(self.method, budget, self.restarts, points, self.progress)
             draws = infer(model, rows, priors, plan, seed)
+        name = getattr(y, "name", None)
+        self.response_ = None if name is None else str(name)
         self._set_fitted(
             space, Posterior(model, priors, draws, training, standardised, y_mean, y_scale)
         )
@@ -199,7 +205,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             raise InputError("return_std and return_cov: ask for one of them, not for both")
         encoded = self._encode(X)
         if return_cov:
-            return self._posterior.mean_and_covariance(encoded)
+            return self.posterior_.mean_and_covariance(encoded)
         found = self._summary(encoded, np.empty(0))
         return (found.mean, found.sd) if return_std else found.mean
 
@@ -241,7 +247,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         options.count("n_samples", n_samples)
         encoded = self._encode(X)
-        return self._posterior.sample(encoded, n_samples, options.seed(random_state), include_noise)
+        return self.posterior_.sample(encoded, n_samples, options.seed(random_state), include_noise)
 
     @property
     def diagnostics_(self) -> Diagnostics:
@@ -259,19 +265,12 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         tail = options.tail(coverage)
         self._warn_if_overconfident()
-        left_out = leave_one_out(self._posterior, include_noise)
-        mean, sd = mixture_moments(left_out.components, left_out.weights)
-        lower, upper = (
-            mixture_quantile(left_out.components, probability, left_out.weights)
-            for probability in (tail, 1.0 - tail)
-        )
-        columns = {"mean": mean, "sd": sd, "lower": lower, "upper": upper}
-        return pd.DataFrame(columns | {"pareto_k": left_out.pareto_k})
+        return leave_one_out(self.posterior_, include_noise).table(tail)
 
     def to_arviz(self) -> Any:
         """Return an `arviz.InferenceData` with all draws, named and scaled as the table is."""
         check_is_fitted(self)
-        return export.to_arviz(self._posterior, self.space_)
+        return export.to_arviz(self.posterior_, self.space_)
 
     @property
     def parameters_(self) -> dict[str, Any]:
@@ -283,7 +282,19 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         in an arbitrary frame. All draws are in `to_arviz()`.
         """
         check_is_fitted(self)
-        return export.user_parameters(self._posterior, self.space_)
+        return export.user_parameters(self.posterior_, self.space_)
+
+    def main_effect(self, column: Hashable, coverage: float = 0.95) -> pd.DataFrame:
+        """Return how f changes with one column, averaged over training rows (partial dependence).
+
+        Columns value, mean, lower, upper: the levels of a category, or points along a number.
+        """
+        check_is_fitted(self)
+        coverage = 1.0 - 2.0 * options.tail(coverage)
+        found = main_effects(self.posterior_, self.space_, [column], coverage, self.progress)
+        if column not in found:
+            raise InputError(f"column {column!r}: not an input that varies; of {self.space_.names}")
+        return found[column]
 
     def latent_map(self, column: Hashable) -> LatentMap:
         """Return the map of a categorical column's levels, with its uncertainty.
@@ -300,8 +311,8 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             )
         at = names.index(column)
         found = self.space_.qualitative[at]
-        latents = np.asarray(self._posterior.parameters.latents[at])
-        kernel = self._posterior.model.kernel
+        latents = np.asarray(self.posterior_.parameters.latents[at])
+        kernel = self.posterior_.model.kernel
         return latent_map(kernel, column, found.levels, found.counts, latents)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -311,7 +322,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             "priors": asdict(self.priors_),
             "random_state": self.seed_,
         }
-        saved = store.Saved(self.space_, self._posterior, chosen, version("lvgp"))
+        saved = store.Saved(self.space_, self.posterior_, chosen, version("lvgp"), self.response_)
         store.write(path, saved)
 
     def _set_fitted(self, space: Space, posterior: Posterior) -> None:
@@ -325,7 +336,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             self.feature_names_in_ = np.array(space.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self._posterior = posterior
+        self.posterior_ = posterior
         self._diagnostics = diagnose(
             posterior.draws, posterior.model, space, posterior.watched, self.converge == "all"
         )
@@ -353,7 +364,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     def _summary(
         self, encoded: Encoded, probabilities: np.ndarray, include_noise: bool = False
     ) -> Summary:
-        return self._posterior.summary(encoded, probabilities, include_noise, self.progress)
+        return self.posterior_.summary(encoded, probabilities, include_noise, self.progress)
 
     def _warn_if_overconfident(self) -> None:
         if self.draws_.is_plug_in and self.space_.qualitative:
@@ -379,6 +390,7 @@ def load(path: str | os.PathLike[str]) -> LVGPRegressor:
     if foreign:
         raise ModelFileError(f"{path}: holds options this library does not know: {sorted(foreign)}")
     model = LVGPRegressor(**chosen)
+    model.response_ = saved.response
     model._set_fitted(saved.space, saved.posterior)
     return model
 

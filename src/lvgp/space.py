@@ -44,6 +44,10 @@ class Quantitative:
         """One unit of the scaled column in the column's own units."""
         return self.high - self.low
 
+    def described(self) -> tuple[str, str]:
+        """Return what the column is taken as, and its range."""
+        return "number", f"{self.low:g} to {self.high:g}"
+
     def encode(self, table: pd.DataFrame) -> np.ndarray:
         """Return the column scaled by its bounds."""
         return (numeric_values(table, self.name) - self.low) / self.width
@@ -62,6 +66,12 @@ class Qualitative:
         """The step from one level to the next."""
         return 1.0
 
+    def described(self) -> tuple[str, str]:
+        """Return what the column is taken as, and its levels with their numbers of rows."""
+        pairs = zip(self.levels, self.counts, strict=True)
+        listed = ", ".join(f"{level} ({count})" for level, count in pairs)
+        return f"category, {len(self.levels)} levels", listed
+
     def encode(self, table: pd.DataFrame) -> np.ndarray:
         """Return the position of each row's level in `levels`."""
         return _codes(table, self.name, self.levels)[0]
@@ -74,6 +84,10 @@ class Dropped:
     name: Hashable
     value: Level
     numeric: bool
+
+    def described(self) -> tuple[str, str]:
+        """Return that the column is left out, and its value."""
+        return "left out", f"one value only: {self.value}"
 
     def check(self, table: pd.DataFrame) -> None:
         """Refuse an unknown level; warn of a number the model knows nothing about."""
@@ -132,6 +146,10 @@ class Space:
             for column in self.columns
             if isinstance(column, Qualitative) and len(column.levels) > 2
         )
+
+    def described(self) -> list[tuple[str, str, str]]:
+        """Return for each column its name, what it is taken as, and its values, in words."""
+        return [(str(column.name), *column.described()) for column in self.columns]
 
     def encode(
         self, X: Any, estimator: str = "LVGPRegressor", take_unknown: bool = False

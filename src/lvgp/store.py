@@ -64,6 +64,8 @@ class Saved:
     options: dict[str, Any]
     version: str
     """The version of the library that wrote it."""
+    response: str | None = None
+    """The name of the response."""
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:
@@ -127,6 +129,7 @@ def _payload(saved: Saved) -> bytes:
     posterior, draws = saved.posterior, saved.posterior.draws
     manifest = {
         "version": saved.version,
+        "response": saved.response,
         "options": {name: _tagged(value) for name, value in saved.options.items()},
         "columns": [_column_state(column) for column in saved.space.columns],
         "named": saved.space.named,
@@ -187,7 +190,10 @@ def _restore(payload: bytes) -> Saved:
     space = Space(tuple(_column_from(state) for state in manifest["columns"]), manifest["named"])
     _check_fit(space, posterior)
     options = {name: _untagged(value) for name, value in manifest["options"].items()}
-    return Saved(space, posterior, options, manifest["version"])
+    response = manifest.get("response")
+    if not isinstance(response, str | None):
+        raise ValueError(f"the response's name is {response!r}")
+    return Saved(space, posterior, options, manifest["version"], response)
 
 
 def _inducing_from(arrays: Mapping[str, np.ndarray], columns: int) -> Inducing | None:

@@ -37,7 +37,7 @@ CASES = {"borehole-32": borehole, "m2ax-shear-100": m2ax}
 
 def by_name(model):
     """Identified quantities (chains, draws) under the names of the reference files."""
-    posterior = model._posterior
+    posterior = model.posterior_
     with compute.scope():
         values = identified(
             posterior.model,

@@ -21,7 +21,8 @@ from lvgp.study.results import summarise
 from lvgp.study.running import run, stored
 
 study_app = typer.Typer(
-    help="Numerical studies: the paper's, or the same protocol on a table of your own.",
+    help="Numerical studies: the paper's, or the same protocol on a table of your own.\n\n"
+    "Example: lvgp study run --table my.csv --target y",
     no_args_is_help=True,
 )
 

@@ -63,9 +63,12 @@ def run(
         for number, (case, arm, replicate) in enumerate(pending)
     )
     with (
+        warnings.catch_warnings(),
         _backend(jobs, scheduler),
         progress_bar(study.name, len(pending), progress) as advance,
     ):
+        # joblib renews workers that have grown, as they do with every compiled program
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
         for number, found in joblib.Parallel(return_as="generator_unordered")(calls):
             case, arm, replicate = pending[number]
             place = {"study": study.name, "case": case.name, "arm": arm.name}
