@@ -11,10 +11,10 @@ ifneq ($(wildcard $(SHARED)/reference),)
 export LVGP_REFERENCE ?= $(abspath $(SHARED)/reference)
 endif
 
-.PHONY: demo test test-long lint types bench clean
+.PHONY: demo test test-long lint types docs bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/borehole.py
+	$(BIN)/lvgp demo --output demo --force
 
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n auto -m "not long"
@@ -28,6 +28,9 @@ lint: $(VENV)/.installed-dev
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/mkdocs build --strict --site-dir site
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/gradient.py
@@ -45,4 +48,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site demo .pytest_cache .mypy_cache .ruff_cache

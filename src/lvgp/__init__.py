@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lvgp.priors import Priors
     from lvgp.regressor import LVGPRegressor, load
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 __all__ = [
     "Diagnostics",
     "LVGPRegressor",

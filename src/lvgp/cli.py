@@ -24,7 +24,7 @@ from lvgp.errors import ConvergenceWarning, InputError, LVGPWarning
 from lvgp.files import read_table, refuse_stray_text, write_table
 from lvgp.options import one_of
 from lvgp.regressor import LVGPRegressor, load
-from lvgp.report import write_report
+from lvgp.report.page import write_report
 from lvgp.space import Space, build_space
 from lvgp.study.command import study_app
 

@@ -17,7 +17,7 @@ from lvgp.errors import InputError, LVGPWarning
 from lvgp.files import write_table
 from lvgp.problems import borehole
 from lvgp.regressor import LVGPRegressor
-from lvgp.report import write_report
+from lvgp.report.page import write_report
 
 _TEST_ROWS = 1000
 _FILES = ("borehole.csv", "model.lvgp", "predictions.csv", "report.html")
