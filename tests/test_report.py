@@ -151,14 +151,17 @@ def test_a_model_of_arrays_without_names(tmp_path):
     assert "<title>response: an lvgp report</title>" in (tmp_path / "report.html").read_text()
 
 
-def test_the_code_in_the_report_makes_the_fit_again(tmp_path):
+@pytest.mark.parametrize("priors", ["paper", lvgp.Priors(alpha=2.5)])
+def test_the_code_in_the_report_makes_the_fit_again(priors, tmp_path):
     X, y = table(levels=list("abcd"), column="site", response="G")
     options = {"kernel": "matern52", "bounds": {"heat": (4.0, 10.0)}, "random_state": 3}
+    options["priors"] = priors
     model = lvgp.LVGPRegressor("map", **options).fit(X, y)
     model.save(tmp_path / "model.lvgp")
     write_report(lvgp.load(tmp_path / "model.lvgp"), tmp_path / "report.html")
     reader = Reader()
     reader.feed((tmp_path / "report.html").read_text())
+    assert ("priors" in "".join(reader.code)) == (priors != "paper")
     names = {"table": X.assign(G=y)}
     exec("".join(reader.code), names)
     np.testing.assert_array_equal(names["model"].predict(X), model.predict(X))

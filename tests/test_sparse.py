@@ -1,5 +1,7 @@
 """FITC and VFE against dense matrices, the exact process, and finite differences."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,14 @@ from lvgp.kernels import KERNELS
 pytestmark = pytest.mark.usefixtures("double_precision")
 
 RULES = ("fitc", "vfe")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks():
+    """Rows go through in three blocks, the last not full, as thousands of rows do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse, "_BLOCK", 10)
+        yield
 
 
 def process(rows=25, points=6, columns=3, seed=0, noise=0.05):
@@ -198,6 +208,21 @@ def test_padding_changes_nothing(rule):
     np.testing.assert_allclose(other_gradient.inducing, gradient.inducing, atol=1e-10)
     np.testing.assert_allclose(other_gradient.variance, gradient.variance, rtol=1e-10)
     np.testing.assert_allclose(other_gradient.noise[:13], gradient.noise, rtol=1e-10)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_blocks_change_nothing(rule, monkeypatch):
+    p, y = process()
+
+    def everything():
+        likelihood = partial(sparse.log_marginal_likelihood, rule, "matern32", True)
+        found = jax.value_and_grad(likelihood, argnums=(0, 1))(p, y, jnp.ones(25))
+        left_out = sparse.left_out(rule, "matern32", True, p, y, jnp.ones(25))
+        return found, left_out, sparse.condition(rule, "matern32", True, p, y, jnp.ones(25))
+
+    in_three = everything()
+    monkeypatch.setattr(sparse, "_BLOCK", 25)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-8, atol=1e-10), everything(), in_three)
 
 
 @pytest.mark.parametrize("rule", RULES)

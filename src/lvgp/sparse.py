@@ -11,11 +11,13 @@ A = L_mm^-1 K_mn, the diagonal part Lambda and B = I + A Lambda^-1 A',
 
     C^-1 = Lambda^-1 - Lambda^-1 A' B^-1 A Lambda^-1,    |C| = |B| |Lambda|.
 
-Arrays over rows and inducing points are (M, N). Padding rows are as in `exact`.
+Arrays over rows and inducing points are (M, N) and computed in blocks of rows: whole ones would
+leave the processor's cache, and time grow faster than N. Padding rows are as in `exact`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from lvgp.exact import Evidence, cross, factor, triangular_inverse, without_mean
 from lvgp.kernels import KERNELS, squared_distances
 
 RULES = ("fitc", "vfe")
+_BLOCK = 1024
 _JITTER = 1e-10
 """Added to the inducing points' correlation matrix, which is singular where two coincide."""
 
@@ -71,18 +74,39 @@ class Conditioned(NamedTuple):
     mean_variance: Array
 
 
-class _Parts(NamedTuple):
-    """What value and gradient share; letters as in the module's docstring."""
+class _Rows(NamedTuple):
+    """Training rows in blocks: a leading axis counts them."""
 
-    inner_slope: Array
-    outer_slope: Array
-    inverse_factor: Array
+    features: Array
+    noise: Array
+    y: Array
+    mask: Array
+
+    @property
+    def targets(self) -> Array:
+        """Of one block: [y, 1], padding zero."""
+        return jnp.stack([self.y, self.mask], axis=1)
+
+
+class _Block(NamedTuple):
+    """What value and gradient share of a block of rows; letters as in the module's docstring."""
+
+    slope: Array
     projected: Array
     """A."""
     residual: Array
     """sigma^2 - diag Q, zero for padding."""
     diagonal: Array
     """Lambda."""
+
+
+class _Parts(NamedTuple):
+    """What value and gradient share."""
+
+    inner_slope: Array
+    inverse_factor: Array
+    blocks: _Block
+    """Each with a leading axis."""
     inner: Array
     """B."""
     inner_inverse: Array
@@ -91,58 +115,88 @@ class _Parts(NamedTuple):
     """L_B^-1 A Lambda^-1 [y, 1]."""
     evidence: Evidence
 
+    @property
+    def projected_weights(self) -> Array:
+        """A C^-1 [y, 1] = B^-1 A Lambda^-1 [y, 1]."""
+        return self.inner_inverse.T @ self.solved
 
-def _parts(
-    rule: str, kernel: str, integrate_mean: bool, process: Process, y: Array, mask: Array
-) -> _Parts:
-    points = process.inducing
+
+def _in_blocks(process: Process, y: Array, mask: Array) -> _Rows:
+    """Split rows so that what is computed of a block stays in the processor's cache."""
+    count = -(-len(y) // _BLOCK)
+    size = -(-len(y) // count)
+    extra = count * size - len(y)
+
+    def split(array: Array, fill: float = 0.0) -> Array:
+        ends = [(0, extra)] + [(0, 0)] * (array.ndim - 1)
+        return jnp.pad(array, ends, constant_values=fill).reshape(count, size, *array.shape[1:])
+
+    return _Rows(split(process.features), split(process.noise, 1.0), split(y), split(mask))
+
+
+def _over(function: Callable[..., tuple[Any, Any]], *blocks: Any) -> tuple[Any, Any]:
+    """Return the sum over blocks of what `function` gives first, and all it gives second."""
+    first = jax.tree.map(lambda part: part[0], blocks)
+    if len(jax.tree.leaves(blocks)[0]) == 1:
+        sums, kept = function(*first)
+        return sums, jax.tree.map(lambda part: part[None], kept)
+    shapes, _ = jax.eval_shape(function, *first)
+    zeros = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), shapes)
+
+    def step(total: Any, block: Any) -> tuple[Any, Any]:
+        sums, kept = function(*block)
+        return jax.tree.map(jnp.add, total, sums), kept
+
+    return jax.lax.scan(step, zeros, blocks)
+
+
+def _parts(rule: str, kernel: str, integrate_mean: bool, process: Process, rows: _Rows) -> _Parts:
+    points, identity = process.inducing, jnp.eye(len(process.inducing), dtype=rows.y.dtype)
     inner, inner_slope = KERNELS[kernel](squared_distances(points, points))
-    inner = process.variance * (inner + _JITTER * jnp.eye(len(points), dtype=inner.dtype))
-    outer, outer_slope = KERNELS[kernel](squared_distances(points, process.features))
-    inverse_factor = triangular_inverse(factor(inner))
-    projected = (process.variance * inverse_factor) @ outer
-    residual = mask * jnp.maximum(process.variance - jnp.sum(projected**2, axis=0), 0.0)
-    diagonal = process.noise + residual if rule == "fitc" else process.noise
-    scaled = projected / diagonal
-    within = jnp.eye(len(points), dtype=inner.dtype) + scaled @ projected.T
-    inner_factor = factor(within)
+    inverse_factor = triangular_inverse(factor(process.variance * (inner + _JITTER * identity)))
+
+    def project(rows: _Rows) -> tuple[tuple[Array, ...], _Block]:
+        outer, slope = KERNELS[kernel](squared_distances(points, rows.features))
+        projected = (process.variance * inverse_factor) @ (outer * rows.mask)
+        residual = rows.mask * jnp.maximum(process.variance - jnp.sum(projected**2, axis=0), 0.0)
+        diagonal = rows.noise + residual if rule == "fitc" else rows.noise
+        scaled = projected / diagonal
+        products = rows.targets.T @ (rows.targets / diagonal[:, None])
+        log_diagonal = jnp.sum(rows.mask * jnp.log(diagonal))
+        unexplained = jnp.sum(residual / rows.noise)
+        sums = scaled @ projected.T, scaled @ rows.targets, products, log_diagonal, unexplained
+        return sums, _Block(slope, projected, residual, diagonal)
+
+    (within, through, products, log_diagonal, unexplained), blocks = _over(project, rows)
+    inner_factor = factor(identity + within)
     inner_inverse = triangular_inverse(inner_factor)
-    targets = jnp.stack([y, mask], axis=1)
-    solved = inner_inverse @ (scaled @ targets)
-    products = targets.T @ (targets / diagonal[:, None]) - solved.T @ solved
-    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(inner_factor)))
-    log_determinant += jnp.sum(mask * jnp.log(diagonal))
+    solved = inner_inverse @ through
+    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(inner_factor))) + log_diagonal
     evidence = without_mean(
-        integrate_mean, process.mean_precision, products, log_determinant, jnp.sum(mask)
+        integrate_mean,
+        process.mean_precision,
+        products - solved.T @ solved,
+        log_determinant,
+        jnp.sum(rows.mask),
     )
     if rule == "vfe":
-        penalty = 0.5 * jnp.sum(residual / process.noise)
-        evidence = evidence._replace(log_likelihood=evidence.log_likelihood - penalty)
-    return _Parts(
-        inner_slope,
-        outer_slope,
-        inverse_factor,
-        projected,
-        residual,
-        diagonal,
-        within,
-        inner_inverse,
-        solved,
-        evidence,
-    )
+        bound = evidence.log_likelihood - 0.5 * unexplained
+        evidence = evidence._replace(log_likelihood=bound)
+    inner = identity + within
+    return _Parts(inner_slope, inverse_factor, blocks, inner, inner_inverse, solved, evidence)
 
 
-def _inverse_times_targets(parts: _Parts, y: Array, mask: Array) -> tuple[Array, Array]:
-    """Return C^-1 (y - mu) and C^-1 1."""
-    through = parts.projected.T @ (parts.inner_inverse.T @ parts.solved)
-    weights = (jnp.stack([y, mask], axis=1) - through) / parts.diagonal[:, None]
+def _inverse_times_targets(parts: _Parts, rows: _Rows, block: _Block) -> tuple[Array, Array]:
+    """Return C^-1 (y - mu) and C^-1 1 of a block of rows."""
+    through = block.projected.T @ parts.projected_weights
+    weights = (rows.targets - through) / block.diagonal[:, None]
     return weights[:, 0] - parts.evidence.mean * weights[:, 1], weights[:, 1]
 
 
-def _inverse_diagonal(parts: _Parts, solved_rows: Array) -> Array:
-    """Return the diagonal of C^-1; `solved_rows` is B^-1 A."""
-    explained = jnp.sum(parts.projected * solved_rows, axis=0)
-    return (1.0 - explained / parts.diagonal) / parts.diagonal
+def _inverse_diagonal(block: _Block, solved_rows: Array) -> Array:
+    """Return the diagonal of C^-1 at a block of rows; `solved_rows` is B^-1 A."""
+    explained = jnp.sum(block.projected * solved_rows, axis=0)
+    return (1.0 - explained / block.diagonal) / block.diagonal
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
@@ -154,7 +208,8 @@ def log_marginal_likelihood(
     The gradient with respect to `process` is hand-derived; `mean_precision` and `mask` count as
     constants.
     """
-    return _parts(rule, kernel, integrate_mean, process, y, mask).evidence.log_likelihood
+    rows = _in_blocks(process, y, mask)
+    return _parts(rule, kernel, integrate_mean, process, rows).evidence.log_likelihood
 
 
 def _forward(
@@ -169,55 +224,58 @@ def _forward(
 
         F = A E = [(A w) w' + (A u) u' / c - B^-1 A Lambda^-1] / 2 + A diag(h).
 
-    For VFE F A' needs no sum over rows: A Lambda^-1 A' = B - I.
+    A w and A u are known from B; for VFE so is F A', because A Lambda^-1 A' = B - I.
     """
-    parts = _parts(rule, kernel, integrate_mean, process, y, mask)
-    residual_weights, ones_weights = _inverse_times_targets(parts, y, mask)
-    ones_share = ones_weights * (float(integrate_mean) / parts.evidence.precision)
+    rows = _in_blocks(process, y, mask)
+    parts = _parts(rule, kernel, integrate_mean, process, rows)
+    share = float(integrate_mean) / parts.evidence.precision
+    of_y, of_ones = parts.projected_weights.T
+    of_residuals = of_y - parts.evidence.mean * of_ones
+    pulled = jnp.stack([of_residuals, of_ones], axis=1)
+    left = 0.5 * jnp.stack([of_residuals, share * of_ones], axis=1)
     inverse = parts.inner_inverse.T @ parts.inner_inverse
-    solved_rows = inverse @ parts.projected
-    slope_of_diagonal = residual_weights**2 + ones_share * ones_weights
-    slope_of_diagonal = 0.5 * mask * (slope_of_diagonal - _inverse_diagonal(parts, solved_rows))
-    noise = slope_of_diagonal
-    if rule == "fitc":
-        on_diagonal, variance = -slope_of_diagonal, jnp.sum(slope_of_diagonal)
-    else:
-        on_diagonal = 0.5 * mask / process.noise
-        variance = -jnp.sum(on_diagonal)
-        noise += 0.5 * parts.residual / process.noise**2
-    right = jnp.stack([residual_weights, ones_weights])
-    left = 0.5 * (parts.projected @ jnp.stack([residual_weights, ones_share], axis=1))
-    pull = left @ right
-    pull += parts.projected * on_diagonal - solved_rows * (0.5 / parts.diagonal)
-    if rule == "fitc":
-        inner_pull = pull @ parts.projected.T
-    else:
+    # laid out in memory: XLA takes twice as long for a product with a transposed factor
+    transposed = jax.lax.optimization_barrier(parts.inverse_factor.T)
+
+    def pull_rows(rows: _Rows, block: _Block) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        residual_weights, ones_weights = _inverse_times_targets(parts, rows, block)
+        solved_rows = inverse @ block.projected
+        noise = residual_weights**2 + share * ones_weights**2
+        noise = 0.5 * rows.mask * (noise - _inverse_diagonal(block, solved_rows))
+        if rule == "fitc":
+            on_diagonal, variance = -noise, jnp.sum(noise)
+        else:
+            on_diagonal = 0.5 * rows.mask / rows.noise
+            variance = -jnp.sum(on_diagonal)
+            noise += 0.5 * block.residual / rows.noise**2
+        pull = left @ jnp.stack([residual_weights, ones_weights])
+        pull += block.projected * on_diagonal - solved_rows * (0.5 / block.diagonal)
+        inner_pull = pull @ block.projected.T if rule == "fitc" else jnp.zeros(())
+        weights = (2.0 * process.variance) * (transposed @ pull) * block.slope
+        features, moved = _by_distance(weights, process.inducing, rows.features)
+        return (variance, inner_pull, moved), (features, noise, -residual_weights)
+
+    (variance, inner_pull, moved), of_rows = _over(pull_rows, rows, parts.blocks)
+    if rule == "vfe":
         identity = jnp.eye(len(inverse), dtype=inverse.dtype)
-        inner_pull = left @ (right @ parts.projected.T)
-        inner_pull += 0.5 * (parts.inner + inverse) - identity
-    features, inducing = _contract(process, parts, pull, inner_pull)
+        inner_pull = left @ pulled.T + 0.5 * (parts.inner + inverse) - identity
+    weights = -process.variance * (transposed @ inner_pull @ parts.inverse_factor)
+    moved += 2.0 * _by_distance(weights * parts.inner_slope, process.inducing, process.inducing)[1]
     variance += jnp.trace(inner_pull) / process.variance
+    features, noise, y_slope = (part.reshape(-1, *part.shape[2:])[: len(y)] for part in of_rows)
     constant = jnp.zeros_like(process.mean_precision)
-    gradient = Process(features, inducing, variance, noise, constant)
-    return parts.evidence.log_likelihood, (gradient, -residual_weights)
+    gradient = Process(features, moved, variance, noise, constant)
+    return parts.evidence.log_likelihood, (gradient, y_slope)
 
 
-def _contract(
-    process: Process, parts: _Parts, pull: Array, inner_pull: Array
-) -> tuple[Array, Array]:
-    """Return the gradient with respect to the features of rows and of inducing points.
+def _by_distance(weights: Array, points: Array, features: Array) -> tuple[Array, Array]:
+    """Return the gradient with respect to the features of rows, and to the inducing points.
 
     For weights V on squared distances |u_m - f_n|^2 that is 2 (V'1 f - V'u) and 2 (V1 u - V f).
     """
-    features, points, inverse = process.features, process.inducing, parts.inverse_factor
-    # laid out in memory: XLA takes twice as long for a product with a transposed factor
-    transposed = jax.lax.optimization_barrier(inverse.T)
-    outer = (2.0 * process.variance) * (transposed @ pull) * parts.outer_slope
-    inner = -process.variance * (transposed @ inner_pull @ inverse) * parts.inner_slope
-    rows = 2.0 * (jnp.sum(outer, axis=0)[:, None] * features - outer.T @ points)
-    moved = jnp.sum(outer, axis=1)[:, None] * points - outer @ features
-    moved += 2.0 * (jnp.sum(inner, axis=1)[:, None] * points - inner @ points)
-    return rows, 2.0 * moved
+    rows = jnp.sum(weights, axis=0)[:, None] * features - weights.T @ points
+    moved = jnp.sum(weights, axis=1)[:, None] * points - weights @ features
+    return 2.0 * rows, 2.0 * moved
 
 
 def _backward(
@@ -238,9 +296,9 @@ def condition(
     rule: str, kernel: str, integrate_mean: bool, process: Process, y: Array, mask: Array
 ) -> Conditioned:
     """Condition the process on the training rows."""
-    parts = _parts(rule, kernel, integrate_mean, process, y, mask)
+    parts = _parts(rule, kernel, integrate_mean, process, _in_blocks(process, y, mask))
     _, mean, precision = parts.evidence
-    weights = parts.inverse_factor.T @ (parts.inner_inverse.T @ parts.solved)
+    weights = parts.inverse_factor.T @ parts.projected_weights
     return Conditioned(
         features=process.inducing,
         variance=process.variance,
@@ -266,14 +324,20 @@ def left_out(
     As in `exact`, with C the rule's covariance; VFE's lacks what the inducing points do not
     explain of row i, which predictions have and is added.
     """
-    parts = _parts(rule, kernel, integrate_mean, process, y, mask)
-    residual_weights, ones_weights = _inverse_times_targets(parts, y, mask)
-    solved_rows = parts.inner_inverse.T @ (parts.inner_inverse @ parts.projected)
-    precision = _inverse_diagonal(parts, solved_rows)
-    if integrate_mean:
-        precision -= ones_weights**2 / parts.evidence.precision
-    unexplained = parts.residual if rule == "vfe" else 0.0
-    return y - residual_weights / precision, 1.0 / precision + unexplained
+    rows = _in_blocks(process, y, mask)
+    parts = _parts(rule, kernel, integrate_mean, process, rows)
+
+    def predict(rows: _Rows, block: _Block) -> tuple[tuple[()], tuple[Array, Array]]:
+        residual_weights, ones_weights = _inverse_times_targets(parts, rows, block)
+        solved_rows = parts.inner_inverse.T @ (parts.inner_inverse @ block.projected)
+        precision = _inverse_diagonal(block, solved_rows)
+        if integrate_mean:
+            precision -= ones_weights**2 / parts.evidence.precision
+        unexplained = block.residual if rule == "vfe" else 0.0
+        return (), (rows.y - residual_weights / precision, 1.0 / precision + unexplained)
+
+    _, (mean, variance) = _over(predict, rows, parts.blocks)
+    return mean.reshape(-1)[: len(y)], variance.reshape(-1)[: len(y)]
 
 
 def conditional_moments(

@@ -22,6 +22,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from lvgp.files import write_text
+from lvgp.options import checked_priors
 from lvgp.regressor import LVGPRegressor
 from lvgp.report import figures
 from lvgp.report.findings import Findings, gather
@@ -138,15 +139,17 @@ def _map(number: int, findings: Findings, name: Hashable) -> tuple[Figure, Figur
 
 def _code(model: LVGPRegressor) -> str:
     """Return the lines of Python that make this fit again."""
-    usual = LVGPRegressor(priors=type(model.priors_)()).get_params(deep=False)
+    usual = LVGPRegressor().get_params(deep=False)
     chosen = model.get_params(deep=False) | {"random_state": model.seed_}
-    options = [
-        f"    {name}={value!r},\n"
-        for name, value in chosen.items()
-        if name != "progress" and value != usual[name]
-    ]
+    chosen = {name: value for name, value in chosen.items() if value != usual[name]}
+    for without_effect in ("progress", "priors"):
+        chosen.pop(without_effect, None)
+    texts = {name: repr(value) for name, value in chosen.items()}
+    if model.priors_ != checked_priors("paper", model.approximation is not None):
+        texts["priors"] = f"lvgp.{model.priors_!r}"
+    lines = "".join(f"    {name}={text},\n" for name, text in texts.items())
     return (
-        f"import lvgp\n\nmodel = lvgp.LVGPRegressor(\n{''.join(options)})\n"
+        f"import lvgp\n\nmodel = lvgp.LVGPRegressor(\n{lines})\n"
         f"model.fit(table[{model.space_.names!r}], table[{model.response_!r}])"
     )
 
