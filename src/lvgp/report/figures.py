@@ -20,6 +20,7 @@ from lvgp.report.findings import Findings
 _BLUE, _ORANGE, _GREY, _DARK = "#0072B2", "#B34700", "#767676", "#1a1a1a"
 _LONGEST = 40
 _NEAREST = 4
+_MOST_NUMBERED = 16
 
 
 def plain_text(name: Any) -> str:
@@ -226,7 +227,10 @@ def correlation_map(latent: LatentMap) -> go.Figure:
             z=mean.round(4),
             zmin=0,
             zmax=1,
-            colorscale="Cividis",
+            colorscale=[[0, "#ffffff"], [1, "#5aa5d8"]],
+            textfont={"color": _DARK},
+            # numbers in the squares where they can be read, so that colour is not needed
+            texttemplate="%{z:.2f}" if len(names) <= _MOST_NUMBERED else None,
             hovertext=texts,
             hoverinfo="text",
             colorbar={"title": "correlation"},
