@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 import lvgp
 from lvgp.cli import app
+from lvgp.files import read_table
 
 
 def table(rows=30, seed=0):
@@ -115,6 +118,11 @@ BAD_TABLES = {
     "infinite number": (GOOD.replace(",3,", ",inf,").encode(), "heat"),
     "constant target": (b"site,heat,G\n" + b"a,1,2\nb,2,2\nc,3,2\n" * 4, "y"),
     "one row": (b"site,heat,G\na,1,2\n", "y"),
+    "semicolons": (GOOD.replace(",", ";").encode(), "separated by semicolons"),
+    "decimal commas": (
+        b"site,heat,G\n" + b'a,"1,5",2\nb,"2,5",3\nc,"0,5",4\nd,"3,5",1\n' * 3,
+        "numbers with a decimal comma ('1,5')",
+    ),
     "quote not closed": (GOOD.encode() + b'"a,1,2\n', "is not a readable .csv file"),
 }
 
@@ -150,7 +158,7 @@ def test_a_bad_table_is_refused_in_one_line(name, tmp_path):
             "--draws: has an effect",
         ),
         (["data.csv", "--target", "G", "--n-inducing", "5"], "--n-inducing: has an effect"),
-        (["data.csv", "--target", "G", "--method", "map", "-o", "no/m"], "no/m"),
+        (["data.csv", "--target", "G", "--method", "map", "-o", "no/m"], "there is no folder no"),
     ],
 )
 def test_a_wrong_call_is_refused_in_one_line(options, message, tmp_path, monkeypatch):
@@ -193,7 +201,6 @@ BAD_FILES = {
     "empty.xlsx": b"",
     "empty.parquet": b"",
     "tabs.tsv": GOOD.encode(),
-    "semicolons.csv": GOOD.replace(",", ";").encode(),
     "nul.csv": GOOD.replace("a,0", "a\0,0").encode(),
     "dates.csv": b"when,G\n" + b"".join(b"2020-01-%02d,%d\n" % (i, i * i) for i in range(1, 13)),
 }
@@ -275,6 +282,132 @@ def test_a_workbook_column_without_a_name_is_refused(tmp_path):
     done = call("fit", tmp_path / "data.xlsx", "--target", "G", "--method", "map")
     assert done.exit_code == 2
     assert "column 2 has no name" in " ".join(done.output.split())
+
+
+def test_options_for_columns_add_up_and_take_commas(tmp_path):
+    wide = table().assign(twice=lambda rows: 2 * rows["G"], again=lambda rows: rows["G"], z=1.5)
+    wide.to_csv(tmp_path / "data.csv", index=False)
+    common = ["fit", tmp_path / "data.csv", "--target", "G", "--method", "map", "-q"]
+    for options in (
+        ["--ignore", "twice", "--ignore", "again,z"],
+        ["--inputs", "site", "--inputs", "heat"],
+        ["--inputs", "site,heat", "--categorical", "site"],
+    ):
+        done = call(*common, *options, "-o", tmp_path / "m")
+        assert done.exit_code == 0, done.output
+        assert lvgp.load(tmp_path / "m").space_.names == ["site", "heat"]
+    assert call(*common, "--inputs", "site", "--ignore", "z").exit_code == 2
+    assert call(*common, "--inputs", "site,G").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "data.csv", "--target", "G", "-o", "data.csv"], "is an input"),
+        (["fit", "data.csv", "--target", "G", "-o", "other.xlsx"], "is the name of a table"),
+        (["fit", "data.csv", "--target", "G", "-o", "nowhere/m.lvgp"], "there is no folder"),
+        (["fit", "data.csv", "--target", "G", "-o", "."], "is a directory"),
+        (["fit", "data.csv", "--target", "g"], "did you mean 'G'?"),
+        (["fit", "data.xls", "--target", "G"], "save the workbook as .xlsx"),
+        (["predict", "m.lvgp", "data.csv", "-o", "data.csv"], "is an input"),
+        (["predict", "m.lvgp", "data.csv", "-o", "out.txt"], "expected a name with the extension"),
+        (["predict", "data.csv", "m.lvgp", "-o", "out.csv"], "the model comes first"),
+        (["predict", "m.lvgp", "upper.csv", "-o", "out.csv"], "did you mean 'Site'?"),
+        (["predict", "m.lvgp", "other.csv", "-o", "out.csv"], "no column 'site'"),
+        (["report", "m.lvgp", "-o", "m.lvgp"], "is an input"),
+        (["report", "data.csv"], "is a table, not a model"),
+    ],
+)
+def test_no_file_is_lost_or_mixed_up(fitted, arguments, message, tmp_path, monkeypatch):
+    folder, _ = fitted
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.lvgp").write_bytes((folder / "m.lvgp").read_bytes())
+    table().to_csv("data.csv", index=False)
+    table().rename(columns={"site": "Site"}).to_csv("upper.csv", index=False)
+    table().rename(columns={"site": "x", "heat": "y"}).to_csv("other.csv", index=False)
+    (tmp_path / "data.xls").write_bytes(b"old")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    done = call(*arguments)
+    assert done.exit_code == 2, done.output
+    assert message in " ".join(done.output.split())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".xlsx", ".parquet"])
+def test_predictions_are_written_by_extension(fitted, suffix, tmp_path):
+    folder, _ = fitted
+    out = tmp_path / f"out{suffix}"
+    assert call("predict", folder / "m.lvgp", folder / "data.csv", "-o", out).exit_code == 0
+    found = read_table(out)
+    assert len(found) == 30
+    assert list(found)[-3:] == ["mean", "lower", "upper"]
+
+
+def test_levels_that_look_like_numbers_are_found_again(tmp_path):
+    data = table().assign(site=lambda rows: rows["site"].map({"a": 1, "b": 2, "c": 3, "d": 4}))
+    model = lvgp.LVGPRegressor("map", random_state=0).fit(
+        data[["site", "heat"]].assign(site=data["site"].astype(str)), data["G"]
+    )
+    model.save(tmp_path / "m.lvgp")
+    data.to_csv(tmp_path / "data.csv", index=False)
+    done = call("predict", tmp_path / "m.lvgp", tmp_path / "data.csv", "-o", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.output
+    expected = model.predict(data[["site", "heat"]].assign(site=data["site"].astype(str)))
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "out.csv")["mean"], expected, rtol=1e-6)
+
+
+def test_predict_says_what_is_doubtful(fitted, tmp_path):
+    folder, _ = fitted
+    table(4).assign(heat=[5.5, 6, 20, 30]).to_csv(tmp_path / "new.csv", index=False)
+    done = call("predict", folder / "m.lvgp", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert done.exit_code == 0
+    assert "'heat': 2 rows lie outside" in " ".join(done.output.split())
+    options = {"draws": 50, "warmup": 20, "random_state": 0, "progress": False}
+    with pytest.warns(lvgp.errors.ConvergenceWarning):
+        poor = lvgp.LVGPRegressor(**options).fit(table()[["site", "heat"]], table()["G"])
+    poor.save(tmp_path / "poor.lvgp")
+    done = call("predict", tmp_path / "poor.lvgp", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert f"verdict on predictions is {poor.diagnostics_.predictions}" in " ".join(
+        done.output.split()
+    )
+
+
+def test_rows_are_counted_from_one_in_every_message(tmp_path):
+    rows = table().astype({"heat": object})
+    for value, message in (("<3", "row 7: '<3'"), (None, "row 7")):
+        rows.loc[6, "heat"] = value
+        rows.to_csv(tmp_path / "data.csv", index=False)
+        done = call("fit", tmp_path / "data.csv", "--target", "G", "--method", "map")
+        assert done.exit_code == 2
+        assert message in " ".join(done.output.split())
+
+
+def test_spaces_around_levels_do_not_count(tmp_path):
+    rows = table()
+    rows.loc[:4, "site"] += "  "
+    rows.to_csv(tmp_path / "data.csv", index=False)
+    done = call(
+        "fit", tmp_path / "data.csv", "--target", "G", "--method", "map", "-o", tmp_path / "m"
+    )
+    assert done.exit_code == 0, done.output
+    assert lvgp.load(tmp_path / "m").space_.qualitative[0].levels == ("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fit", "data.csv"], ["fit"], ["nope"], ["fit", "x.csv", "--nope"], ["predict"]]
+)
+def test_a_call_that_cannot_be_parsed_is_one_line_too(arguments):
+    script = "import sys; from lvgp.cli import main; sys.argv[0] = 'lvgp'; main()"
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("lvgp: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_version():
+    assert call("--version").output.strip() == f"lvgp {lvgp.__version__}"
 
 
 def test_unknown_levels_are_refused_or_predicted_widely(fitted, tmp_path):

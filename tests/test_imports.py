@@ -64,6 +64,7 @@ ORDER = [
     "console",
     "study.command",
     "demo",
+    "jobs",
     "cli",
     "__init__",
 ]

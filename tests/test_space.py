@@ -702,3 +702,18 @@ def test_no_rows_encode_to_no_rows():
 def test_widths_are_in_the_units_of_the_column():
     space = Space((Quantitative("x", 2.0, 6.0), Qualitative("m", ("a", "b"), (1, 1))))
     assert [column.width for column in space.quantitative] == [4.0, 1.0]
+
+
+def test_a_column_that_only_numbers_the_rows_is_named():
+    table = pd.DataFrame({"sample": range(1, 21), "site": ["a", "b", "c", "d"] * 5})
+    with pytest.warns(DataWarning, match="'sample': only numbers the rows"):
+        build_space(table)
+
+
+def test_an_unknown_level_of_two_says_why_no_prior_helps():
+    table = pd.DataFrame({"side": ["left", "right"] * 5, "site": ["a", "b", "c", "d", "e"] * 2})
+    space = build_space(table)
+    with pytest.raises(InputError, match="tells nothing of a third"):
+        space.encode(table.assign(side="top"), take_unknown=True)
+    with pytest.raises(InputError, match="--unknown-levels prior"):
+        space.encode(table.assign(site="z"))

@@ -29,6 +29,6 @@ def plain_errors() -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def words(text: str | None) -> list[str]:
-    """Return what stands between the commas."""
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+def words(texts: list[str] | None) -> list[str]:
+    """Return what stands between the commas of an option that may be given more than once."""
+    return [word.strip() for text in texts or [] for word in text.split(",") if word.strip()]

@@ -246,9 +246,11 @@ def _pareto_k(log_weights: np.ndarray) -> float:
 def _of_estimate(method: str, optimization: Optimization | None, has_latents: bool) -> Diagnostics:
     messages = [f'method="{method}" gives one estimate; no chains were run.']
     if optimization is not None:
-        messages.append(
-            f"{optimization.reached} of {optimization.starts} starts reached the best mode found."
+        found = (
+            f"{optimization.reached} of {optimization.starts} starts reached the best mode found"
         )
+        redrawn = "; it was found by redrawing latents of the best start"
+        messages.append(f"{found}{'' if optimization.reached else redrawn}.")
     judgement: Judgement = "ok"
     if has_latents:
         judgement = "caution"

@@ -1,7 +1,8 @@
-"""Progress bars for long work: on a terminal or in a notebook, gone when the work is done."""
+"""Progress of long work: a bar on a terminal or in a notebook, else a line from time to time."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+
+_SECONDS_A_LINE = 30.0
 
 
 @contextmanager
@@ -80,5 +83,29 @@ def _bar(enabled: bool, *columns: ProgressColumn) -> Iterator[Progress]:
         *columns,
         TimeRemainingColumn(),
     )
-    with Progress(*usual, console=console, transient=True, disable=not shown) as bar:
+    bar = Progress(*usual, console=console, transient=True, disable=not shown)
+    with bar, _lines(bar, enabled and not shown):
         yield bar
+
+
+@contextmanager
+def _lines(bar: Progress, enabled: bool) -> Iterator[None]:
+    """Write a line to stderr every half minute: a log file should show signs of life too."""
+    done = threading.Event()
+
+    def write() -> None:
+        while not done.wait(_SECONDS_A_LINE):
+            for task in bar.tasks:
+                status = f" {task.fields.get('status', '')}".rstrip()
+                text = f"{task.description}: {task.completed:.0f} of {task.total:.0f}{status}"
+                print(text, file=sys.stderr, flush=True)
+
+    writer = threading.Thread(target=write, daemon=True)
+    if enabled:
+        writer.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if enabled:
+            writer.join()

@@ -84,7 +84,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     random_state : int, RandomState or None
         Seed of everything random.
     progress : bool
-        Show a progress bar when working on a terminal or in a notebook.
+        Show a progress bar on a terminal or in a notebook; elsewhere write a line now and then.
 
     Attributes
     ----------

@@ -29,6 +29,15 @@ from lvgp.table import (
 
 Level = Any
 _SHOWN = 5
+_FEWEST_NUMBERED = 10
+_NEW_LEVELS = (
+    'predict new levels from their prior: unknown_levels="prior" (lvgp predict --unknown-levels '
+    "prior), or levels={column: [...]} when fitting"
+)
+_TWO_LEVELS = (
+    "declare all levels with levels={column: [...]} when fitting: a column with two levels is a "
+    "number 0/1, which tells nothing of a third"
+)
 
 
 @dataclass(frozen=True)
@@ -267,6 +276,12 @@ def _quantitative(
         if low == high:
             _warn_dropped(name, low)
             return Dropped(name, low, numeric=True)
+        if len(values) >= _FEWEST_NUMBERED and (np.diff(values) == 1).all():
+            warn(
+                f"column {name!r}: only numbers the rows ({low:g}, {low + 1:g}, ...). Unless their "
+                "order matters, leave it out (lvgp fit --ignore)",
+                DataWarning,
+            )
         if not np.isfinite(high - low):
             raise InputError(
                 f"column {name!r}: its range, {low:g} to {high:g}, is too large to compute with; "
@@ -313,8 +328,8 @@ def _qualitative(
     if len(known) == len(table) and len(set(codes)) == len(table):
         warn(
             f"column {name!r}: has as many levels as the table has rows ({len(table)}), so it "
-            "identifies rows instead of grouping them. Is it an identifier, or a numeric column "
-            "read as text?",
+            "identifies rows instead of grouping them. If it is an identifier, leave it out (lvgp "
+            "fit --ignore); if it holds numbers, convert it to numbers",
             DataWarning,
         )
     counts = np.bincount(codes, minlength=len(known))
@@ -367,8 +382,8 @@ def _codes(
         raise InputError(
             f"column {name!r}: unknown level{'s' * (len(unknown) > 1)} "
             f"{', '.join(map(repr, unknown[:_SHOWN]))} in {rows_text(table, where)}. "
-            f"Known levels: {', '.join(map(repr, levels))}. Correct the spelling, or declare all "
-            "levels with levels={column: [...]} when fitting"
+            f"Known levels: {', '.join(map(repr, levels))}. Correct the spelling, or "
+            f"{_TWO_LEVELS if len(levels) < 3 else _NEW_LEVELS}"
         )
     position |= {level: len(levels) + extra for extra, level in enumerate(unknown)}
     return np.array([position[value] for value in values], dtype=int), tuple(unknown)

@@ -167,7 +167,7 @@ def latent_map(latent: LatentMap) -> go.Figure:
     figure.update_yaxes(visible=not flat)
     if not flat:
         figure.update_yaxes(scaleanchor="x")
-    return _finished(figure, "latent dimension 1", "latent dimension 2", 560)
+    return _finished(figure, "latent dimension 1", "latent dimension 2", 560, 0.35)
 
 
 def level_text(latent: LatentMap, at: int) -> str:
@@ -272,7 +272,9 @@ def _flat(points: np.ndarray) -> np.ndarray:
     return np.pad(points, ((0, 0), (0, 1)))[:, :2] if points.shape[1] == 1 else points[:, :2]
 
 
-def _finished(figure: go.Figure, x: str, y: str, height: int = 400) -> go.Figure:
+def _finished(
+    figure: go.Figure, x: str, y: str, height: int = 400, legend: float = 0.0
+) -> go.Figure:
     figure.update_xaxes(title=x, gridcolor="#dddddd", linecolor=_DARK, zeroline=False)
     figure.update_yaxes(title=y, gridcolor="#dddddd", linecolor=_DARK, zeroline=False)
     figure.update_layout(
@@ -280,7 +282,8 @@ def _finished(figure: go.Figure, x: str, y: str, height: int = 400) -> go.Figure
         height=height,
         margin={"l": 70, "r": 20, "t": 50, "b": 60},
         font={"color": _DARK, "size": 13},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"},
+        # beside the toolbar, which is at the right
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": legend, "xanchor": "left"},
         hoverlabel={"bgcolor": "white", "font": {"color": _DARK}},
     )
     return figure

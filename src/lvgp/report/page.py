@@ -8,6 +8,7 @@ run and nothing is fetched, whatever a table's names contain.
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ def render(model: LVGPRegressor, findings: Findings) -> str:
         ],
         maps=[(name, *_map(number, findings, name)) for number, name in enumerate(findings.maps)],
         code=_code(model),
+        date=datetime.date.today().isoformat(),
         versions=", ".join(f"{package} {version(package)}" for package in _PACKAGES),
         policy=" ".join(_hash(script) for script in scripts),
         scripts=[Markup(script) for script in scripts],
@@ -119,7 +121,7 @@ def _map(number: int, findings: Findings, name: Hashable) -> tuple[Figure, Figur
     latent = findings.maps[name]
     alt = (
         f"Latent map of the {len(latent.levels)} levels of {name}: levels that act alike lie "
-        "close together. The table below names the levels most like each."
+        "close together. The numbers name the level most like each."
     )
     table = pd.DataFrame(
         {
@@ -130,7 +132,7 @@ def _map(number: int, findings: Findings, name: Hashable) -> tuple[Figure, Figur
             ],
         }
     )
-    heat = f"Correlations between the levels of {name}; the table below has the numbers."
+    heat = f"Correlations between the levels of {name}."
     return (
         _figure(f"map-{number}", figures.latent_map(latent), alt, table),
         _figure(f"heat-{number}", figures.correlation_map(latent), heat, latent.correlation),
@@ -149,7 +151,8 @@ def _code(model: LVGPRegressor) -> str:
         texts["priors"] = f"lvgp.{model.priors_!r}"
     lines = "".join(f"    {name}={text},\n" for name, text in texts.items())
     return (
-        f"import lvgp\n\nmodel = lvgp.LVGPRegressor(\n{lines})\n"
+        "import lvgp\n\n# table: a DataFrame with the columns named below\n"
+        f"model = lvgp.LVGPRegressor(\n{lines})\n"
         f"model.fit(table[{model.space_.names!r}], table[{model.response_!r}])"
     )
 

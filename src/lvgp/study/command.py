@@ -55,10 +55,10 @@ def run_study(
     train: Annotated[int | None, typer.Option(min=5, help="Training rows, with --table.")] = None,
     table: Annotated[Path | None, typer.Option(help="A CSV file of your own.")] = None,
     categorical: Annotated[
-        str | None, typer.Option(help="With --table: columns that are categories, by commas.")
+        list[str] | None, typer.Option(help="With --table: columns that are categories, by commas.")
     ] = None,
     ignore: Annotated[
-        str | None, typer.Option(help="With --table: columns to leave out, by commas.")
+        list[str] | None, typer.Option(help="With --table: columns to leave out, by commas.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of designs and splits.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
@@ -188,8 +188,8 @@ def _with_arms(chosen: Study, method: list[str] | None) -> Study:
 def _of_table(
     path: Path,
     target: list[str] | None,
-    categorical: str | None,
-    ignore: str | None,
+    categorical: list[str] | None,
+    ignore: list[str] | None,
     train: int | None,
 ) -> Study:
     """Return the protocol of the studies on a user's own file: all methods, random splits."""
