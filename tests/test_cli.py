@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -156,6 +157,10 @@ def test_a_bad_table_is_refused_in_one_line(name, tmp_path):
         (
             ["data.csv", "--target", "G", "--method", "map", "--draws", "50"],
             "--draws: has an effect",
+        ),
+        (
+            ["data.csv", "--target", "G", "--method", "vi", "--converge", "predictions"],
+            "--converge: has an effect",
         ),
         (["data.csv", "--target", "G", "--n-inducing", "5"], "--n-inducing: has an effect"),
         (["data.csv", "--target", "G", "--method", "map", "-o", "no/m"], "there is no folder no"),
@@ -404,6 +409,29 @@ def test_a_call_that_cannot_be_parsed_is_one_line_too(arguments):
     assert done.stderr.startswith("lvgp: ")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_fit_that_is_told_to_end_keeps_what_was_drawn(tmp_path):
+    """Or says in one line that it was too early; it never dies without a word."""
+    problem = lvgp.problems.piston()
+    X, y = problem.design(per_level=6, seed=0)
+    X = X.astype({"t": int})
+    X.assign(y=y).to_csv(tmp_path / "data.csv", index=False)
+    script = "import sys; from lvgp.cli import main; sys.argv[0] = 'lvgp'; main()"
+    options = ["--target", "y", "--categorical", "t", "-o", str(tmp_path / "m.lvgp")]
+    command = [sys.executable, "-c", script, "fit", str(tmp_path / "data.csv"), *options]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "column" in running.stdout.readline() + running.stdout.readline()
+    time.sleep(25)
+    running.terminate()
+    _, told = running.communicate(timeout=120)
+    assert "Traceback" not in told
+    if running.returncode == 0:
+        assert np.isfinite(lvgp.load(tmp_path / "m.lvgp").predict(X.head())).all()
+    else:
+        assert running.returncode == 1
+        assert "lvgp: " in told
 
 
 def test_version():

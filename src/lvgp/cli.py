@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from importlib.metadata import version
@@ -88,6 +89,9 @@ def fit(
     time_limit: Annotated[
         float | None, typer.Option(help="Most seconds of sampling, warm-up included.")
     ] = None,
+    converge: Annotated[
+        str, typer.Option(help="all, or predictions: do not wait for the latent maps.")
+    ] = "all",
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -106,6 +110,7 @@ def fit(
             "latent_dim": latent_dim,
             "draws": draws,
             "time_limit": time_limit,
+            "converge": converge,
         }
         check_options(options)
         options = {name: value for name, value in options.items() if value is not None}
@@ -196,6 +201,8 @@ def demo(
 
 def main() -> None:
     """Run the command line; a wrong call is one line too."""
+    # a request to end, like Ctrl-C, keeps what was drawn
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(app(standalone_mode=False))
     except _USAGE_ERROR as error:

@@ -60,8 +60,10 @@ def check_options(options: dict[str, Any]) -> None:
     one_of("method", options["method"], ("bayes", "vi", "map", "mle"))
     one_of("kernel", options["kernel"], tuple(KERNELS))
     one_of("approximation", options["approximation"], (None, "fitc", "vfe"))
+    one_of("converge", options["converge"], ("all", "predictions"))
     if options["method"] != "bayes":
         idle = [name for name in ("draws", "time_limit") if options[name] is not None]
+        idle += ["converge"] * (options["converge"] != "all")
         if idle:
             raise InputError(
                 f"--{idle[0].replace('_', '-')}: has an effect with --method bayes only"
@@ -87,6 +89,10 @@ def fitted_model(
         shown.add_row(Text(name), kind, Text(values, overflow="ellipsis"))
     shown.add_row(Text(str(y.name)), "to be predicted", f"{len(y)} rows")
     console.print(shown)
+    if options["method"] == "bayes":
+        console.print(
+            "Sampling until the result can be trusted; Ctrl-C ends it and keeps the draws."
+        )
     model = LVGPRegressor(categorical=kinds, progress=not console.quiet, **options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LVGPWarning)
