@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +10,9 @@ import typer
 from rich.console import Console
 
 from lvgp.errors import LVGPError
+
+# XLA calls a slow compilation an error and asks for a bug report; true failures raise
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 ERRORS = Console(stderr=True)
 
