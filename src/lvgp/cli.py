@@ -102,23 +102,16 @@ def fit(
     """
     with plain_errors():
         check_output(output, table)
-        options = {
-            "method": method,
-            "approximation": approximation,
-            "n_inducing": n_inducing,
-            "kernel": kernel,
-            "latent_dim": latent_dim,
-            "draws": draws,
-            "time_limit": time_limit,
-            "converge": converge,
-        }
+        options: dict[str, Any] = {"method": method, "kernel": kernel, "latent_dim": latent_dim}
+        options |= {"approximation": approximation, "n_inducing": n_inducing, "draws": draws}
+        options |= {"time_limit": time_limit, "converge": converge}
         check_options(options)
-        options = {name: value for name, value in options.items() if value is not None}
+        chosen = {name: value for name, value in options.items() if value is not None}
         talk = Console(quiet=quiet or as_json)
         named = words(categorical)
         X, y = read_training(table, target, words(inputs), named, words(ignore))
         begun = time.perf_counter()
-        model = fitted_model(X, y, named, options | {"random_state": seed}, talk)
+        model = fitted_model(X, y, named, chosen | {"random_state": seed}, talk)
         model.save(output)
         seconds = time.perf_counter() - begun
         summary = summarised(model, y.to_numpy(float), output, talk, seconds)

@@ -183,16 +183,31 @@ def check_output(path: Path, *inputs: Path, tables: bool = False) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        write_bytes(path, content)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file at once: either the whole of it is there afterwards, or nothing changed."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        # of the file that was asked for, not of the temporary one
+        raise type(error)(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

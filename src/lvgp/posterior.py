@@ -27,7 +27,7 @@ from lvgp.infer.convergence import watched_rows
 from lvgp.infer.draws import Draws
 from lvgp.mixture import Components, mixture_moments, mixture_quantile
 from lvgp.model import Conditioned, Model, Parameters, Rows, groups, pack_rows
-from lvgp.predictive import Query, average_moments, joint_moments, moments, query
+from lvgp.predictive import Mixture, Query, average_moments, joint_moments, moments, query
 from lvgp.priors import Priors
 from lvgp.progress import progress_bar
 from lvgp.space import Encoded
@@ -198,7 +198,7 @@ class Posterior:
 
     def _moments(self, asked: Query, run: slice) -> tuple[np.ndarray, np.ndarray]:
         x, t = compute.padded_batch(asked.x[run]), compute.padded_batch(asked.t[run])
-        found = [moments(self.model, *components, x, t) for components in self._parts(asked)]
+        found = [moments(self.model, mixture, x, t) for mixture in self._parts(asked)]
         rows = run.stop - run.start
         mean, variance = (
             np.concatenate([np.asarray(part) for part in parts])[:, :rows]
@@ -206,12 +206,12 @@ class Posterior:
         )
         return mean, variance
 
-    def _parts(self, asked: Query) -> Iterator[tuple[Parameters, Conditioned, Any, Any]]:
+    def _parts(self, asked: Query) -> Iterator[Mixture]:
         """Yield the components block by block, as the compiled programs take them."""
         for block, conditioned in self._blocks():
             part = asked.at((asked.sources >= block.start) & (asked.sources < block.stop))
             parameters = jax.tree.map(lambda array: array[part.sources], self.parameters)  # noqa: B023
-            yield parameters, conditioned, part.sources - block.start, part.fresh
+            yield Mixture(parameters, conditioned, part.sources - block.start, part.fresh)
 
     def _query(self, encoded: Encoded) -> Query:
         return query(self.model, self.draws, len(self.kept), self.training, encoded)
@@ -316,9 +316,7 @@ class Posterior:
     ) -> tuple[np.ndarray, np.ndarray]:
         spare = [(0, _AVERAGES - len(x)), (0, 0), (0, 0)]
         padded = np.pad(x, spare), np.pad(t, spare)
-        found = [
-            average_moments(self.model, *components, *padded) for components in self._parts(asked)
-        ]
+        found = [average_moments(self.model, mixture, *padded) for mixture in self._parts(asked)]
         mean, variance = (
             np.concatenate([np.asarray(part) for part in parts])[:, : len(x)]
             for parts in zip(*found, strict=True)

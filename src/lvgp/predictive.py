@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -66,42 +67,42 @@ def _normals(seed: int, column: int, name: Any, shape: tuple[int, int]) -> np.nd
     return np.random.default_rng([seed, 4, column, text]).standard_normal(shape)
 
 
+class Mixture(NamedTuple):
+    """Components as the compiled programs take them, one beside the other."""
+
+    parameters: Parameters
+    conditioned: Conditioned
+    """Of the draws that the components come from."""
+    sources: Any
+    """The position in `conditioned` that each component comes from."""
+    fresh: tuple[Any, ...]
+
+    def each(self, read: Callable[[Parameters, Conditioned, tuple[Any, ...]], Any]) -> Any:
+        """Return what `read` makes of each component, one after the other to bound memory."""
+
+        def one(component: tuple[Parameters, jax.Array, tuple[Any, ...]]) -> Any:
+            parameters, source, fresh = component
+            process = jax.tree.map(lambda part: part[source], self.conditioned)
+            return read(parameters, process, fresh)
+
+        return jax.lax.map(one, (self.parameters, self.sources, self.fresh))
+
+
 @partial(jax.jit, static_argnums=0)
-def moments(
-    model: Model,
-    parameters: Parameters,
-    conditioned: Conditioned,
-    sources: jax.Array,
-    fresh: tuple[jax.Array, ...],
-    x: jax.Array,
-    t: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
+def moments(model: Model, mixture: Mixture, x: jax.Array, t: jax.Array) -> Any:
     """Return mean and variance of f at each row, a row of results for each component."""
-
-    def one(component: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
-        parameters, source, fresh = component
-        process = jax.tree.map(lambda part: part[source], conditioned)
-        return model.conditional_moments(process, _features(parameters, fresh, x, t))
-
-    return jax.lax.map(one, (parameters, sources, fresh))
+    return mixture.each(
+        lambda parameters, process, fresh: model.conditional_moments(
+            process, _features(parameters, fresh, x, t)
+        )
+    )
 
 
 @partial(jax.jit, static_argnums=0)
-def average_moments(
-    model: Model,
-    parameters: Parameters,
-    conditioned: Conditioned,
-    sources: jax.Array,
-    fresh: tuple[jax.Array, ...],
-    x: jax.Array,
-    t: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
+def average_moments(model: Model, mixture: Mixture, x: jax.Array, t: jax.Array) -> Any:
     """Return mean and variance of the average of f over each set of rows: x (sets, rows, q)."""
 
-    def one(component: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
-        parameters, source, fresh = component
-        process = jax.tree.map(lambda part: part[source], conditioned)
-
+    def averages(parameters: Parameters, process: Conditioned, fresh: tuple[Any, ...]) -> Any:
         def average(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             new = _features(parameters, fresh, *rows)
             mean, covariance = model.conditional_covariance(process, new)
@@ -109,7 +110,7 @@ def average_moments(
 
         return jax.lax.map(average, (x, t))
 
-    return jax.lax.map(one, (parameters, sources, fresh))
+    return mixture.each(averages)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from lvgp.errors import ModelFileError
+from lvgp.files import write_bytes
 from lvgp.infer.draws import Convergence, Draws, Optimization, Sampling, Variational
 from lvgp.kernels import KERNELS
 from lvgp.model import Model
@@ -74,20 +74,7 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
     payload = _payload(saved)
     digest = hashlib.sha256(payload).hexdigest()
     header = f"lvgp-model {FORMAT} sha256={digest} bytes={len(payload)}\n".encode()
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(target)) from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(header + payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_bytes(target, header + payload)
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
@@ -117,12 +104,6 @@ def read(path: str | os.PathLike[str]) -> Saved:
         return _restore(payload)
     except _MALFORMED as error:
         raise ModelFileError(f"{target}: its contents do not form a model ({error})") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _payload(saved: Saved) -> bytes:

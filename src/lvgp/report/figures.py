@@ -162,7 +162,7 @@ def latent_map(latent: LatentMap) -> go.Figure:
             hoverinfo="text",
         )
     if has_regions:
-        figure.update_layout(updatemenus=[_toggle(figure)])
+        figure.update_layout(updatemenus=[_toggle()])
     flat = latent.coordinates.shape[1] == 1
     figure.update_yaxes(visible=not flat)
     if not flat:
@@ -189,7 +189,7 @@ def level_text(latent: LatentMap, at: int) -> str:
     return "<br>".join(lines)
 
 
-def _toggle(figure: go.Figure) -> dict[str, Any]:
+def _toggle() -> dict[str, Any]:
     """Buttons that show and hide the first trace, the regions."""
     button = {"method": "restyle"}
     return {

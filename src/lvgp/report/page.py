@@ -123,13 +123,12 @@ def _map(number: int, findings: Findings, name: Hashable) -> tuple[Figure, Figur
         f"Latent map of the {len(latent.levels)} levels of {name}: levels that act alike lie "
         "close together. The numbers name the level most like each."
     )
+    nearest = [latent.nearest(level, 1) for level in latent.levels]
     table = pd.DataFrame(
         {
             "observations": latent.observations,
-            "most alike": [latent.nearest(level, 1).index[0] for level in latent.levels],
-            "correlation": [
-                latent.nearest(level, 1)["correlation"].iloc[0] for level in latent.levels
-            ],
+            "most alike": [one.index[0] for one in nearest],
+            "correlation": [one["correlation"].iloc[0] for one in nearest],
         }
     )
     heat = f"Correlations between the levels of {name}."
