@@ -51,6 +51,9 @@ def run_study(
         list[str] | None, typer.Option(help="Only these responses; the one of --table.")
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only arms with these methods.")] = None,
+    draws: Annotated[
+        int | None, typer.Option(min=1, help="Most draws of each chain; they may end unconverged.")
+    ] = None,
     replicates: Annotated[int | None, typer.Option(min=1, help="How many replicates.")] = None,
     train: Annotated[int | None, typer.Option(min=5, help="Training rows, with --table.")] = None,
     table: Annotated[Path | None, typer.Option(help="A CSV file of your own.")] = None,
@@ -82,7 +85,7 @@ def run_study(
             chosen = _of_table(table, target, categorical, ignore, train)
         else:
             chosen = _narrowed(_named(name), problem, per_level, target)
-        chosen = _with_arms(chosen, method)
+        chosen = _with_arms(chosen, method, draws)
         chosen = replace(chosen, replicates=replicates or chosen.replicates)
         if backend not in ("loky", "dask") or (backend == "dask") != (scheduler is not None):
             raise InputError("--backend dask needs --scheduler ADDRESS, loky has none")
@@ -178,11 +181,20 @@ def _chooser(chosen: Study) -> Callable[[str, list[str], list[Any]], None]:
     return check
 
 
-def _with_arms(chosen: Study, method: list[str] | None) -> Study:
-    if not method:
-        return chosen
-    _chooser(chosen)("method", method, [arm.method for arm in chosen.arms])
-    return replace(chosen, arms=tuple(arm for arm in chosen.arms if arm.method in method))
+def _with_arms(chosen: Study, method: list[str] | None, draws: int | None) -> Study:
+    """Keep the arms asked for; full Bayes with at most `draws` draws a chain."""
+    arms = chosen.arms
+    if method:
+        _chooser(chosen)("method", method, [arm.method for arm in arms])
+        arms = tuple(arm for arm in arms if arm.method in method)
+    if draws:
+        if all(arm.method != "bayes" for arm in arms):
+            raise InputError("--draws: goes with full Bayes, and no arm left is that")
+        arms = tuple(
+            replace(arm, options={**arm.options, "draws": draws}) if arm.method == "bayes" else arm
+            for arm in arms
+        )
+    return replace(chosen, arms=arms)
 
 
 def _of_table(
