@@ -178,6 +178,7 @@ def test_spinel_study_runs_on_a_table_of_its_layout(tmp_path):
         (["--table", "none.csv", "--target", "y"], "there is no such file"),
         (["--table", "none.csv"], "needs one --target"),
         (["engineering", "--replicates", "0"], "--replicates"),
+        (["engineering", "--method", "map", "--draws", "50"], "--draws: goes with full Bayes"),
         (["engineering", "--train", "20"], "--train: goes only with --table"),
         (["engineering", "--ignore", "x"], "--ignore: goes only with --table"),
         (["m2ax", "--table", "a.csv", "--target", "y"], "NAME: goes not with --table"),
@@ -198,6 +199,21 @@ def test_missing_data_directory_says_what_to_give(monkeypatch, tmp_path):
         InputError, match=r"Give --data DIRECTORY.*LVGP_DATA.*doi:10.1038/srep19660"
     ):
         run(STUDIES["m2ax"], tmp_path, progress=False)
+
+
+def test_draws_bound_the_chains_of_full_bayes_only(tmp_path):
+    options = ["study", "run", "engineering", "--problem", "borehole", "--per-level", "2"]
+    options += ["--method", "map", "--method", "bayes", "--draws", "60", "--replicates", "1"]
+    done = CliRunner().invoke(app, [*options, "--quiet", "--output", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(tmp_path / "out" / "results.csv").set_index("arm")
+    assert found.loc["bayes", "verdict"] in ("caution", "bad")
+    told = json.loads((tmp_path / "out" / "study.json").read_text())["arms"]
+    assert json.loads(told["bayes"])["options"]["draws"] == 60
+    assert "draws" not in json.loads(told["map"])["options"]
+    again = CliRunner().invoke(app, [*options[:-4], "--output", str(tmp_path / "out")])
+    assert again.exit_code == 2
+    assert "other settings of bayes" in " ".join(again.output.split())
 
 
 def test_own_table(tmp_path):
