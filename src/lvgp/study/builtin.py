@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lvgp.study.cases import Arm, ProblemCase, Study, TableCase
 
 _PLUG_IN = (Arm("mle", {"method": "mle"}), Arm("map", {"method": "map"}))
 _MAPS_TOO = Arm("bayes", {"method": "bayes"})
 # most studies score predictions only, so chains need not go on until the latent maps are known too
 _METHODS = (*_PLUG_IN, Arm("bayes", {"method": "bayes", "converge": "predictions"}))
+# M2AX posteriors have rare modes that chains weigh only after hours; scores hardly change by it
+_BOUNDED = (*_PLUG_IN, replace(_METHODS[-1], options={**_METHODS[-1].options, "draws": 250}))
 _M2AX = (
     "Elastic moduli of 223 M2AX phases: Balachandran et al., Sci. Rep. 6, 19660 (2016), "
     "doi:10.1038/srep19660; expected as m2ax/m2ax.csv with columns M, A, X, shear_modulus_GPa, "
@@ -85,8 +89,8 @@ _ALL = (
         "M2AX phases: three moduli from 100 of 223 rows, LVGP and GP with descriptors",
         tuple(_m2ax(target) for target in ("youngs", "shear", "bulk")),
         (
-            *_METHODS,
-            *(Arm(f"descriptors-{arm.name}", arm.options, descriptors=True) for arm in _METHODS),
+            *_BOUNDED,
+            *(Arm(f"descriptors-{arm.name}", arm.options, descriptors=True) for arm in _BOUNDED),
         ),
     ),
     Study(
