@@ -17,7 +17,7 @@ from lvgp.errors import LVGPError, NumericalWarning
 from lvgp.infer import convergence
 from lvgp.infer.microcanonical import gradient_metric
 from lvgp.infer.optimize import starting_points
-from lvgp.infer.sample import Budget, first_points, sample
+from lvgp.infer.sample import Budget, _next_look, first_points, sample
 from lvgp.model import Model, pack_rows
 from lvgp.priors import Priors
 
@@ -113,6 +113,20 @@ def test_chains_stop_when_good_enough_and_say_so():
     short = drawn(MIXED, budget(warmup=60, draws=30))
     assert short.sampling.ended == "draws"
     assert short.sampling.draws == 30
+
+
+@pytest.mark.parametrize(
+    ("least_ess", "most_r_hat", "look", "needed"),
+    [
+        (300.0, 1.005, 390, 400),  # 400 / 300 of the draws made, but never more than 1.3 at once
+        (380.0, 1.015, 390, 450),  # R-hat - 1 must shrink to two thirds
+        (40.0, 1.002, 480, 3000),
+        (401.0, 1.002, 330, 330),
+        (1e-300, np.inf, 480, 300_000),
+    ],
+)
+def test_the_next_look_is_where_chains_may_be_good_enough(least_ess, most_r_hat, look, needed):
+    assert _next_look(300, least_ess, most_r_hat) == (look, needed)
 
 
 def test_time_limit_ends_sampling_with_what_there_is(monkeypatch):

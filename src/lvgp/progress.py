@@ -60,7 +60,7 @@ class SamplingBar:
             self._bar.update(self._task, advance=count, status=status)
 
     def sampling(self, draws: int) -> None:
-        """Say that the chains now sample, and that they next look at their quality at `draws`."""
+        """Say that the chains now sample, and that they may be good enough at `draws`."""
         task = self._bar.tasks[self._task]
         if task.description != "sampling":
             self._divergences = 0

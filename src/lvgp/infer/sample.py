@@ -176,9 +176,10 @@ def _collected(
     values: list[np.ndarray] = []
     found: Convergence | None = None
     made, goal = 0, min(_FIRST_CHECK, budget.draws)
+    needed = goal
     _refuse_if_too_short(made, chains, budget)
     while not chains.ended:
-        bar.sampling(goal)
+        bar.sampling(min(budget.draws, needed))
         record = chains.advance(sampler.advance, goal - made)
         if record is not None:
             records.append(record)
@@ -197,7 +198,8 @@ def _collected(
         if least >= LEAST_ESS and most < MOST_R_HAT:
             found = measure(np.concatenate(values, axis=1))
             chains.ended = "converged" if reached(found, interest) else chains.ended
-        goal = min(budget.draws, _next_look(made, least, most))
+        look, needed = _next_look(made, least, most)
+        goal = min(budget.draws, look)
     values = _identified_so_far(model, records, values, rows, priors)
     converged = found if chains.ended == "converged" else None
     return joined(records), converged or measure(np.concatenate(values, axis=1))
@@ -214,15 +216,19 @@ def _identified_so_far(
     return values + new
 
 
-def _next_look(made: int, least_ess: float, most_r_hat: float) -> int:
-    """Return the number of draws at which the chains may be good enough.
+def _next_look(made: int, least_ess: float, most_r_hat: float) -> tuple[int, int]:
+    """Return the number of draws to look at next, and that which seems to be needed in all.
 
     ESS grows, and R-hat - 1 shrinks, in proportion to the number of draws.
     """
     short, apart = LEAST_ESS / least_ess, (most_r_hat - 1.0) / (MOST_R_HAT - 1.0)
+    # chains that never moved make both infinite
+    needed = min(1000.0, max(1.07, short, apart))
     most = _NEAR_GROWTH if short < 3.0 else _FAR_GROWTH
-    growth = min(most, max(1.07, short, apart))
-    return int(np.ceil(made * growth / 10.0)) * 10
+    look, all_in_all = (
+        int(np.ceil(made * growth / 10.0)) * 10 for growth in (min(most, needed), needed)
+    )
+    return look, all_in_all
 
 
 def _refuse_if_too_short(made: int, chains: Chains, budget: Budget) -> None:
