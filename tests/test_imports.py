@@ -62,9 +62,9 @@ ORDER = [
     "study.results",
     "study.__init__",
     "console",
+    "jobs",
     "study.command",
     "demo",
-    "jobs",
     "cli",
     "__init__",
 ]

@@ -216,6 +216,27 @@ def test_draws_bound_the_chains_of_full_bayes_only(tmp_path):
     assert "other settings of bayes" in " ".join(again.output.split())
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("temperature", None, "column 'temperature': NaN, missing or infinite"),
+        ("y", None, "missing or infinite (inf) values in row 3"),
+        ("y", "high", "column 'y', row 3: 'high' is not a number"),
+    ],
+)
+def test_a_wrong_value_in_an_own_table_is_found_before_any_fit(column, value, message, tmp_path):
+    table = pd.DataFrame({"kind": list("abab") * 5, "temperature": np.arange(20.0)})
+    table["y"] = np.sin(np.arange(20))
+    table = table.astype({column: object})
+    table.loc[2, column] = value
+    table.to_csv(tmp_path / "my.csv", index=False)
+    options = ["study", "run", "--table", str(tmp_path / "my.csv"), "--target", "y"]
+    done = CliRunner().invoke(app, [*options, "--output", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+    assert not (tmp_path / "out").exists()
+
+
 def test_own_table(tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"kind": rng.choice(list("abcd"), 40), "grade": rng.integers(1, 4, 40)})

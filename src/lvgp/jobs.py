@@ -21,7 +21,7 @@ from lvgp.files import TABLES, read_table, refuse_stray_text
 from lvgp.kernels import KERNELS
 from lvgp.options import one_of
 from lvgp.regressor import LVGPRegressor, load
-from lvgp.space import Qualitative, Quantitative, build_space
+from lvgp.space import Qualitative, Quantitative, Space, build_space
 
 
 def read_training(
@@ -72,6 +72,14 @@ def check_options(options: dict[str, Any]) -> None:
         raise InputError("--n-inducing: has an effect with --approximation fitc or vfe only")
 
 
+def understood(X: pd.DataFrame, categorical: list[str]) -> tuple[list[str], Space]:
+    """Return the columns that are categories, and how all of them are understood."""
+    kinds = [str(name) for name in X if name in categorical or not is_numeric_dtype(X[name])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LVGPWarning)
+        return kinds, build_space(X, kinds)
+
+
 def fitted_model(
     X: pd.DataFrame,
     y: pd.Series,
@@ -80,10 +88,7 @@ def fitted_model(
     console: Console,
 ) -> LVGPRegressor:
     """Say how the columns are understood, and fit."""
-    kinds = [name for name in X if name in categorical or not is_numeric_dtype(X[name])]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LVGPWarning)
-        space = build_space(X, kinds)
+    kinds, space = understood(X, categorical)
     shown = Table("column", "taken as", "values")
     for name, kind, values in space.described():
         shown.add_row(Text(name), kind, Text(values, overflow="ellipsis"))

@@ -116,7 +116,7 @@ class TableCase:
         missing = [name for name in wanted if name not in table]
         if missing:
             raise InputError(f"{path}: has no column {missing[0]!r}. {self.source}".strip())
-        table = table[table[self.target].notna()].reset_index(drop=True)
+        table = table[table[self.target].notna()]
         check_response(table[self.target], len(table))
         if len(table) < self.train + 2:
             raise InputError(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import pandas as pd
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
@@ -15,10 +14,12 @@ from rich.table import Table
 
 from lvgp.console import ERRORS, plain_errors, words
 from lvgp.errors import InputError
+from lvgp.jobs import read_training, understood
 from lvgp.study.builtin import STUDIES
 from lvgp.study.cases import Arm, Case, ProblemCase, Study, TableCase
 from lvgp.study.results import summarise
 from lvgp.study.running import run, stored
+from lvgp.table import check_response
 
 study_app = typer.Typer(
     help="Numerical studies: the paper's, or the same protocol on a table of your own.\n\n"
@@ -207,18 +208,11 @@ def _of_table(
     """Return the protocol of the studies on a user's own file: all methods, random splits."""
     if not target or len(target) != 1:
         raise InputError("--table needs one --target COLUMN")
-    first = TableCase(str(path.absolute()), target[0], 5, (), ())
-    table = first.read(None)
-    left_out = {*words(ignore), target[0]}
-    inputs = tuple(str(name) for name in table if name not in left_out)
     named = words(categorical)
-    unknown = [name for name in [*named, *words(ignore)] if name not in table]
-    if unknown:
-        raise InputError(f"{path}: has no column {unknown[0]!r}")
-    kinds = tuple(
-        name for name in inputs if name in named or not pd.api.types.is_numeric_dtype(table[name])
-    )
-    rows = train or max(5, min(100, len(table) // 2))
-    case = replace(first, train=rows, inputs=inputs, categorical=kinds)
+    X, y = read_training(path, target[0], [], named, words(ignore))
+    kinds, _ = understood(X, named)
+    check_response(y, len(y))
+    rows = train or max(5, min(100, len(y) // 2))
+    case = TableCase(str(path.absolute()), target[0], rows, tuple(map(str, X)), tuple(kinds))
     arms = tuple(Arm(method, {"method": method}) for method in ("mle", "map", "vi", "bayes"))
     return Study("table", f"{path.name}: {target[0]}", (case,), arms, replicates=10)
