@@ -179,6 +179,7 @@ def test_spinel_study_runs_on_a_table_of_its_layout(tmp_path):
         (["--table", "none.csv"], "needs one --target"),
         (["engineering", "--replicates", "0"], "--replicates"),
         (["engineering", "--method", "map", "--draws", "50"], "--draws: goes with full Bayes"),
+        (["engineering", "--draws", "9"], "--draws"),
         (["engineering", "--train", "20"], "--train: goes only with --table"),
         (["engineering", "--ignore", "x"], "--ignore: goes only with --table"),
         (["m2ax", "--table", "a.csv", "--target", "y"], "NAME: goes not with --table"),

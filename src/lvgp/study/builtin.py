@@ -10,7 +10,7 @@ _PLUG_IN = (Arm("mle", {"method": "mle"}), Arm("map", {"method": "map"}))
 _MAPS_TOO = Arm("bayes", {"method": "bayes"})
 # most studies score predictions only, so chains need not go on until the latent maps are known too
 _METHODS = (*_PLUG_IN, Arm("bayes", {"method": "bayes", "converge": "predictions"}))
-# M2AX posteriors have rare modes that chains weigh only after hours; scores hardly change by it
+# M2AX posteriors have rare modes, ten minutes a fit to weigh; scores hardly change by it
 _BOUNDED = (*_PLUG_IN, replace(_METHODS[-1], options={**_METHODS[-1].options, "draws": 250}))
 _M2AX = (
     "Elastic moduli of 223 M2AX phases: Balachandran et al., Sci. Rep. 6, 19660 (2016), "

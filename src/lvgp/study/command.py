@@ -53,7 +53,7 @@ def run_study(
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only arms with these methods.")] = None,
     draws: Annotated[
-        int | None, typer.Option(min=1, help="Most draws of each chain; they may end unconverged.")
+        int | None, typer.Option(min=10, help="Most draws of each chain; may end unconverged.")
     ] = None,
     replicates: Annotated[int | None, typer.Option(min=1, help="How many replicates.")] = None,
     train: Annotated[int | None, typer.Option(min=5, help="Training rows, with --table.")] = None,
@@ -92,13 +92,7 @@ def run_study(
             raise InputError("--backend dask needs --scheduler ADDRESS, loky has none")
         folder = output or Path("studies") / chosen.name
         results = run(
-            chosen,
-            folder,
-            seed=seed,
-            jobs=jobs,
-            scheduler=scheduler,
-            data=data,
-            progress=not quiet,
+            chosen, folder, seed=seed, jobs=jobs, scheduler=scheduler, data=data, progress=not quiet
         )
         _finish(chosen, results, folder, quiet)
 
