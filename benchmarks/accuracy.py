@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -22,7 +21,7 @@ import numpy as np
 import pandas as pd
 import tables
 
-from lvgp import LVGPRegressor, metrics
+from lvgp import LVGPRegressor
 from lvgp.errors import LVGPWarning
 
 RESULTS = Path(__file__).parent / "results" / "accuracy.json"
@@ -55,18 +54,7 @@ def scores(case, method):
     model = LVGPRegressor(
         method, bounds=bounds or None, categorical=categorical, random_state=0, progress=False
     )
-    begun = time.perf_counter()
-    model.fit(case.X, case.y)
-    seconds = time.perf_counter() - begun
-    interval = model.predict_interval(case.X_test)
-    lower, upper = interval["lower"], interval["upper"]
-    return {
-        "rrmse": metrics.rrmse(case.y_test, interval["mean"]),
-        "interval_score": metrics.mean_interval_score(case.y_test, lower, upper),
-        "coverage": metrics.coverage(case.y_test, lower, upper),
-        "seconds": seconds,
-        "verdict": model.diagnostics_.verdict,
-    }
+    return tables.fitted(model, case)
 
 
 def main(replicates):

@@ -15,14 +15,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 import warnings
 from pathlib import Path
 
 import pandas as pd
 import tables
 
-from lvgp import LVGPRegressor, metrics
+from lvgp import LVGPRegressor
 from lvgp.errors import LVGPWarning
 
 RESULTS = Path(__file__).parent / "results" / "sparse_accuracy.json"
@@ -44,18 +43,7 @@ def scores(case, rule, method, points):
         random_state=0,
         progress=False,
     )
-    begun = time.perf_counter()
-    model.fit(case.X, case.y)
-    seconds = time.perf_counter() - begun
-    interval = model.predict_interval(case.X_test)
-    lower, upper = interval["lower"], interval["upper"]
-    return {
-        "rrmse": metrics.rrmse(case.y_test, interval["mean"]),
-        "interval_score": metrics.mean_interval_score(case.y_test, lower, upper),
-        "coverage": metrics.coverage(case.y_test, lower, upper),
-        "seconds": seconds,
-        "verdict": model.diagnostics_.verdict,
-    } | (convergence(model) if method == "bayes" else {})
+    return tables.fitted(model, case) | (convergence(model) if method == "bayes" else {})
 
 
 def convergence(model):

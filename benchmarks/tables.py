@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lvgp import problems
+from lvgp import LVGPRegressor, metrics, problems
 from lvgp.model import Model
 from lvgp.space import Encoded, Space, build_space
 
@@ -69,6 +70,22 @@ def problem(name: str, per_level: int, seed: int = 0) -> Case:
     X, y = made.design(per_level=per_level, seed=seed)
     X_test, y_test = made.sample(1000, seed=10_000 + seed)
     return Case(f"{name} {len(y)}", made.space, X, np.asarray(y), X_test, np.asarray(y_test))
+
+
+def fitted(model: LVGPRegressor, case: Case) -> dict[str, object]:
+    """Fit, and return scores of the predictions at the test rows, the time taken, the verdict."""
+    begun = time.perf_counter()
+    model.fit(case.X, case.y)
+    seconds = time.perf_counter() - begun
+    interval = model.predict_interval(case.X_test)
+    lower, upper = interval["lower"], interval["upper"]
+    return {
+        "rrmse": metrics.rrmse(case.y_test, interval["mean"]),
+        "interval_score": metrics.mean_interval_score(case.y_test, lower, upper),
+        "coverage": metrics.coverage(case.y_test, lower, upper),
+        "seconds": seconds,
+        "verdict": model.diagnostics_.verdict,
+    }
 
 
 def has_tables() -> bool:

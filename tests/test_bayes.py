@@ -12,6 +12,7 @@ from scipy import stats
 
 import lvgp
 from lvgp.errors import ConvergenceWarning, InputError, LVGPWarning
+from lvgp.export import hyperparameters
 
 LEVELS = {"site": ["a", "b", "c", "d", "empty"]}
 
@@ -148,6 +149,36 @@ def test_leave_one_out_covers_and_knows_less_than_the_fit(bayes):
     assert (bayes.loo(include_noise=False)["sd"] > sd).mean() > 0.9
     narrow = bayes.loo(coverage=0.5)
     assert ((narrow["upper"] - narrow["lower"]) < (loo["upper"] - loo["lower"])).all()
+
+
+def test_the_interval_of_the_process_mean_is_that_of_its_draws(bayes):
+    """mu is integrated out: its interval has the width that is left given the other parameters.
+
+    Quantiles of some thousand draws against the exact mixture: within a tenth of the width."""
+    lower, upper = hyperparameters(bayes.posterior_, bayes.space_).loc[
+        "mean of the process", ["lower", "upper"]
+    ]
+    drawn = np.quantile(bayes.to_arviz().posterior["mean"], [0.025, 0.975])
+    np.testing.assert_allclose([lower, upper], drawn, atol=0.1 * (upper - lower))
+
+
+def test_arviz_tells_columns_of_awkward_names_apart():
+    rng = np.random.default_rng(0)
+    awkward = pd.DataFrame(
+        {
+            "precision": rng.permutation(np.resize(list("abc"), 24)),
+            "precision_other": rng.permutation(np.resize(list("wxyz"), 24)),
+        }
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LVGPWarning)
+        model = lvgp.LVGPRegressor("map", restarts=2, random_state=0, progress=False)
+        data = model.fit(awkward, rng.normal(size=24)).to_arviz()
+    assert data.posterior["latent_precision"].shape == (1, 1, 2)
+    first, second = data.posterior["correlation_precision"].dims[-2:]
+    assert list(data.posterior[first].values) == list(data.posterior[second].values) == list("abc")
+    assert data.unconstrained_posterior["latent_precision"].shape == (1, 1, 3, 2)
+    assert list(data.posterior["precision_other_level"].values) == list("wxyz")
 
 
 def test_arviz_has_names_units_and_densities(bayes):

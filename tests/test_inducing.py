@@ -180,3 +180,67 @@ def test_levels_without_rows_are_predicted_with_wide_intervals(rule):
     new = X.iloc[[0, 0]].assign(m=["m0", "m77"])
     _, sd = model.predict(new, return_std=True)
     assert sd[1] > 2 * sd[0]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.usefixtures("double_precision")
+def test_a_level_without_rows_does_not_move_the_inducing_points(rule):
+    """Its latents then follow their prior: the likelihood does not change with them."""
+    x, t, y = table()
+    model = Model(2, (6, 3), (2, 1), approximation=rule)
+    rows = pack_rows(x, t, y)
+    mode = find_sparse_mode(model, rows, Priors(), 12, 3, seed=0)
+    assert (mode.inducing.weights[0][:, 5] == 0.0).all()
+    assert (mode.inducing.weights[0][:, :5].max(axis=1) < 1.0).any()
+    placed = rows._replace(inducing=jax.tree.map(jnp.asarray, mode.inducing))
+    moved = mode.vectors[0].copy()
+    moved[model.raw_start + 10 : model.raw_start + 12] += 1.7
+    np.testing.assert_allclose(
+        model.log_likelihood(moved, placed, Priors()),
+        model.log_likelihood(mode.vectors[0], placed, Priors()),
+        rtol=1e-12,
+    )
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_points_may_go_where_rows_lie_outside_the_declared_bounds():
+    x, t, y = table()
+    mode = find_sparse_mode(
+        Model(2, (5, 3), (2, 1), approximation="vfe"),
+        pack_rows(3.0 * x - 1.0, t, y),
+        Priors(),
+        12,
+        3,
+        seed=0,
+    )
+    assert mode.inducing.x.min() < 0.0
+    assert mode.inducing.x.max() > 1.0
+    assert ((mode.inducing.x >= -1.0) & (mode.inducing.x <= 2.0)).all()
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.usefixtures("double_precision")
+def test_points_at_all_rows_stay_there(rule):
+    """The likelihood is the exact one, and there is nothing to gain by moving."""
+    x, t, y = table(20)
+    model, priors = Model(2, (5, 3), (2, 1), approximation=rule), Priors(noise_floor=1e-4)
+    mode = find_sparse_mode(model, pack_rows(x, t, y), priors, 20, 2, seed=0)
+    assert sorted(map(tuple, mode.inducing.x)) == sorted(map(tuple, x))
+    exact = Model(2, (5, 3), (2, 1)).log_density(mode.vectors[0], pack_rows(x, t, y), priors)
+    np.testing.assert_allclose(mode.log_densities[0], exact, atol=1e-4)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_search_is_described_as_it_was(rule):
+    model = fitted(rule)
+    search = model.optimization_
+    assert search.starts == 2
+    assert search.log_density == max(search.log_densities) == model.draws_.log_densities[0]
+    said = str(model.diagnostics_)
+    assert f"{search.reached} of the 2 best searches" in said
+    assert "redrawing" not in said
+
+
+def test_chains_of_a_sparse_model_say_that_they_started_together():
+    model = fitted("vfe", "bayes", draws=60, warmup=40)
+    assert "All chains started around one mode" in str(model.diagnostics_)

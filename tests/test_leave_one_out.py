@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import independent
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from lvgp.infer.draws import Draws
 from lvgp.leave_one_out import leave_one_out, pointwise
 from lvgp.mixture import mixture_moments
-from lvgp.model import Model
+from lvgp.model import Model, pack_rows
 from lvgp.posterior import Posterior
 from lvgp.priors import Priors
 from lvgp.space import Encoded
+from lvgp.sparse import Inducing
 
 
 def posterior(draws, seed=0, rows=13):
@@ -69,3 +71,29 @@ def test_noise_widens_and_a_point_estimate_needs_no_weights():
         with_noise.components.sds**2 - without.components.sds**2, noise, rtol=1e-6
     )
     assert np.isnan(with_noise.pareto_k).all()
+
+
+@pytest.mark.parametrize("rule", [None, "fitc", "vfe"])
+@pytest.mark.usefixtures("double_precision")
+def test_the_weights_are_what_a_row_adds_to_the_likelihood_that_was_sampled(rule):
+    """log p(y) - log p(y without row i), from two likelihoods; some inputs are repeated."""
+    rng = np.random.default_rng(3)
+    model = Model(1, (4,), (2,), approximation=rule)
+    distinct = np.concatenate([rng.random((7, 1)), rng.integers(0, 4, (7, 1))], axis=1)
+    inputs = rng.permutation(np.repeat(distinct, [1, 1, 3, 2, 1, 1, 1], axis=0))
+    x, t, y = inputs[:, :1], inputs[:, 1:].astype(int), rng.normal(size=len(inputs))
+    inducing = rule and Inducing(rng.random((3, 1)), (rng.dirichlet(np.ones(4), 3),))
+    vectors = 0.4 * rng.normal(size=(2, model.size)) - 2.0 * (np.arange(model.size) == 1)
+    draws = Draws("bayes", vectors, np.zeros(2), seed=0, inducing=inducing)
+    fitted = Posterior(model, Priors(), draws, Encoded(x, t), y, y_mean=0.0, y_scale=1.0)
+    found = pointwise(fitted, vectors).log_shares(y)
+
+    def likelihood(vector, kept):
+        rows = pack_rows(x[kept], t[kept], y[kept], inducing=inducing)
+        return float(model.log_likelihood(jnp.asarray(vector), rows, Priors()))
+
+    for draw, vector in enumerate(vectors):
+        whole = likelihood(vector, np.arange(len(y)))
+        for row in range(len(y)):
+            without = likelihood(vector, np.delete(np.arange(len(y)), row))
+            assert found[draw, row] == pytest.approx(whole - without, abs=1e-7)

@@ -97,3 +97,14 @@ def test_a_fit_to_replicates_reports_on_every_observation():
     np.testing.assert_allclose(found, means, atol=0.05)
     assert 0.05 < model.parameters_["noise_sd"] < 0.2
     assert np.asarray(model.to_arviz().log_likelihood["y"]).shape[-1] == 40
+
+
+def test_repeats_do_not_keep_factors_from_being_cached():
+    """1000 draws at 40 combinations take 13 MB, however often these were measured."""
+    rng = np.random.default_rng(0)
+    t = np.repeat(np.stack(np.meshgrid(np.arange(8), np.arange(5)), -1).reshape(-1, 2), 250, axis=0)
+    model = Model(0, (8, 5), (2, 2))
+    draws = Draws("bayes", rng.normal(size=(1000, model.size)), np.zeros(1000), 0)
+    training = Encoded(np.empty((len(t), 0)), t)
+    posterior = Posterior(model, Priors(), draws, training, rng.normal(size=len(t)), 0.0, 1.0)
+    assert posterior._is_cached

@@ -28,6 +28,18 @@ def test_a_long_exact_fit_is_announced_with_what_to_do_instead(monkeypatch):
             model.fit(*table())
 
 
+def test_so_is_a_long_sparse_fit(monkeypatch):
+    monkeypatch.setattr(run, "_ROWS_WORTH_TIMING", 20)
+    monkeypatch.setattr(run, "_LONG", 0.0)
+    options = {"draws": 60, "warmup": 40, "random_state": 0, "progress": False}
+    model = LVGPRegressor(approximation="vfe", n_inducing=6, restarts=2, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LVGPWarning)
+        warnings.simplefilter("always", SlowFitWarning)
+        with pytest.warns(SlowFitWarning, match="sparse model.*Fewer inducing points"):
+            model.fit(*table())
+
+
 def test_a_short_fit_is_not():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LVGPWarning)

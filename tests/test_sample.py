@@ -15,6 +15,7 @@ import pytest
 from lvgp import compute
 from lvgp.errors import LVGPError, NumericalWarning
 from lvgp.infer import convergence
+from lvgp.infer.chains import RUN, Point, Record, side_by_side
 from lvgp.infer.microcanonical import gradient_metric
 from lvgp.infer.optimize import starting_points
 from lvgp.infer.sample import Budget, _next_look, first_points, sample
@@ -211,6 +212,9 @@ INTERRUPTED = """
 WHILE_SAMPLING = """timer = threading.Timer(0.5, interrupt)
 sample.glance = lambda v: (timer.ident or timer.start(), glance(v))[1]"""
 WHILE_CHECKING = "sample.glance = lambda v: (interrupt(), glance(v))[1]"
+WHILE_MEASURING = """measure, calls = sample.measure, []
+sample.MOST_R_HAT, sample.LEAST_ESS = 1e9, 0.0
+sample.measure = lambda v: (calls.append(1), len(calls) == 1 and interrupt(), measure(v))[2]"""
 WHILE_WARMING_UP = (
     "microcanonical.Microcanonical._move_step = lambda *a, **k: (interrupt(), move_step(*a, **k))"
 )
@@ -228,7 +232,7 @@ def _interrupted(when):
     return done.stdout
 
 
-@pytest.mark.parametrize("when", [WHILE_SAMPLING, WHILE_CHECKING])
+@pytest.mark.parametrize("when", [WHILE_SAMPLING, WHILE_CHECKING, WHILE_MEASURING])
 def test_interrupt_keeps_the_draws_made_so_far(when):
     out = _interrupted(when)
     assert "fitted interrupted True" in out
@@ -238,3 +242,23 @@ def test_interrupt_keeps_the_draws_made_so_far(when):
 
 def test_interrupt_during_warm_up_is_passed_on():
     assert _interrupted(WHILE_WARMING_UP).strip() == "given up False"
+
+
+def test_chains_stay_level_when_there_are_more_of_them_than_workers():
+    """A round of 200 transitions ends early; every chain has made about as many."""
+    order = []
+
+    def step(state, chain, first, count):
+        order.append(chain)
+        if len(order) == 40:
+            chains.deadline = 0.0
+        part = np.zeros(32)
+        point = Point(np.zeros((32, 1)), part, np.zeros((32, 1)))
+        return state + count, Record(point, part, part, part, part, part)
+
+    with side_by_side([0, 0, 0, 0, 0], 2, np.inf, lambda run, record: None) as chains:
+        record = chains.advance(step, 100_000)
+    assert chains.ended == "time"
+    assert max(chains.states) - min(chains.states) <= 2 * RUN
+    assert record.acceptance.shape == (5, min(chains.states))
+    assert chains.made == min(chains.states) > RUN

@@ -87,7 +87,7 @@ def fit(
     latent_dim: Annotated[int, typer.Option(help="Dimensions of the latent maps.")] = 2,
     draws: Annotated[int | None, typer.Option(help="Most draws of each chain.")] = None,
     time_limit: Annotated[
-        float | None, typer.Option(help="Most seconds of sampling, warm-up included.")
+        float | None, typer.Option(help="Most seconds of a fit by chains, all included.")
     ] = None,
     converge: Annotated[
         str, typer.Option(help="all, or predictions: do not wait for the latent maps.")

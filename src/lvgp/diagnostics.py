@@ -75,14 +75,20 @@ def diagnose(
 ) -> Diagnostics:
     """Judge draws of any method; `watched` are the training rows whose predictions were watched."""
     if draws.sampling is not None:
-        return _of_chains(draws.sampling, model, space, watched, maps_too)
+        from_mode = draws.inducing is not None
+        return _of_chains(draws.sampling, model, space, watched, maps_too, from_mode)
     if draws.variational is not None:
         return _of_approximation(draws.variational)
-    return _of_estimate(draws.method, draws.optimization, bool(space.qualitative))
+    return _of_estimate(draws, bool(space.qualitative))
 
 
 def _of_chains(
-    sampling: Sampling, model: Model, space: Space, watched: np.ndarray, maps_too: bool
+    sampling: Sampling,
+    model: Model,
+    space: Space,
+    watched: np.ndarray,
+    maps_too: bool,
+    from_mode: bool,
 ) -> Diagnostics:
     places = layout(model, len(watched))
     found = sampling.convergence
@@ -109,6 +115,11 @@ def _of_chains(
     predictions, maps = judgements["predictions"], judgements["maps"]
     verdict = _worse(predictions, maps) if maps_too else predictions
     messages += troubles + _advice(sampling, verdict, predictions)
+    if from_mode:
+        messages.append(
+            "All chains started around one mode, with the inducing points found there: that they "
+            "agree says little about other modes."
+        )
     return Diagnostics(
         verdict, predictions, maps, tuple(messages), table, divergences, e_bfmi, saturation
     )
@@ -130,8 +141,8 @@ def _judged(part: pd.DataFrame) -> Judgement:
 
 
 def _sentence(words: str, judgement: Judgement, part: pd.DataFrame, chains: int) -> str:
-    least, most = part["ess_bulk"].min(), part["r_hat"].max()
-    figures = f"largest R-hat {most:.3f}, smallest ESS {least:.0f}"
+    least, most, tail = part["ess_bulk"].min(), part["r_hat"].max(), part["ess_tail"].min()
+    figures = f"largest R-hat {most:.3f}, smallest ESS {least:.0f}, in the tails {tail:.0f}"
     short = part[
         ~(part["r_hat"] < MOST_R_HAT)
         | ~(part["ess_bulk"] >= LEAST_ESS)
@@ -143,7 +154,8 @@ def _sentence(words: str, judgement: Judgement, part: pd.DataFrame, chains: int)
     worst = short.sort_values(["r_hat", "ess_bulk"], ascending=[False, True]).index[:3]
     return (
         f"{words}: {judgement}. {len(short)} of {len(part)} quantities are not known well enough "
-        f"yet ({figures}; asked for: below {MOST_R_HAT}, at least {LEAST_ESS:.0f}). "
+        f"yet ({figures}; asked for: below {MOST_R_HAT}, at least {LEAST_ESS:.0f}, in the tails "
+        f"{LEAST_TAIL_ESS:.0f}). "
         f"Worst: {'; '.join(worst)}."
     )
 
@@ -166,7 +178,7 @@ def _of_trajectories(
         judgement = _worse(judgement, "caution")
         messages.append(
             f"E-BFMI is {min(e_bfmi):.2f} in the worst chain (below {_LOW_E_BFMI}): the tails of "
-            "the posterior were explored slowly. Use more draws."
+            "the posterior were explored slowly, and widths of intervals are rough."
         )
     if saturation > _MANY_SATURATED:
         messages.append(
@@ -185,23 +197,24 @@ def _advice(sampling: Sampling, verdict: Judgement, predictions: Judgement) -> l
     if sampling.ended == "interrupted":
         messages.append(
             f"Sampling was interrupted from the keyboard after {sampling.draws} draws of each "
-            "chain; what was drawn is kept."
+            "chain; what was drawn is kept. Let it run to the end for more."
         )
     if sampling.ended == "time":
         messages.append(
             f"The time limit ended sampling after {sampling.draws} draws of each chain."
         )
-    if verdict != "ok":
-        limit = "time_limit" if sampling.ended == "time" else "draws"
+    limit = {"time": "time_limit", "draws": "draws"}.get(sampling.ended)
+    if verdict != "ok" and limit:
         messages.append(
             f"To improve, sample longer: raise {limit} ({sampling.draws} draws of each chain were "
             f"made in {sampling.seconds:.0f} s)."
         )
-        if predictions == "ok":
-            messages.append(
-                "Predictions are not affected: several latent maps explain the data equally well. "
-                'If only predictions matter, use converge="predictions".'
-            )
+    if verdict != "ok" and predictions == "ok":
+        messages.append(
+            "Predictions at rows like those of the table are known well enough: several latent "
+            'maps explain the data equally well. If only predictions matter, use converge="'
+            'predictions".'
+        )
     return messages
 
 
@@ -243,14 +256,10 @@ def _pareto_k(log_weights: np.ndarray) -> float:
     return float(arviz.psislw(log_weights)[1])
 
 
-def _of_estimate(method: str, optimization: Optimization | None, has_latents: bool) -> Diagnostics:
-    messages = [f'method="{method}" gives one estimate; no chains were run.']
-    if optimization is not None:
-        found = (
-            f"{optimization.reached} of {optimization.starts} starts reached the best mode found"
-        )
-        redrawn = "; it was found by redrawing latents of the best start"
-        messages.append(f"{found}{'' if optimization.reached else redrawn}.")
+def _of_estimate(draws: Draws, has_latents: bool) -> Diagnostics:
+    messages = [f'method="{draws.method}" gives one estimate; no chains were run.']
+    if draws.optimization is not None:
+        messages.append(_of_search(draws.optimization, draws.inducing is not None))
     judgement: Judgement = "ok"
     if has_latents:
         judgement = "caution"
@@ -261,6 +270,18 @@ def _of_estimate(method: str, optimization: Optimization | None, has_latents: bo
     return Diagnostics(
         judgement, judgement, judgement, tuple(messages), pd.DataFrame(columns=_COLUMNS)
     )
+
+
+def _of_search(found: Optimization, sparse: bool) -> str:
+    """Say how sure one can be that the best mode was found."""
+    if sparse:
+        limit = f"; {found.unconverged} ended at the limit of steps" if found.unconverged else ""
+        return (
+            f"{found.reached} of the {found.starts} best searches, which went on with the inducing "
+            f"points free, reached the best mode found{limit}."
+        )
+    redrawn = "" if found.reached else "; it was found by redrawing latents of the best start"
+    return f"{found.reached} of {found.starts} starts reached the best mode found{redrawn}."
 
 
 def _names(space: Space, watched: np.ndarray) -> Iterator[str]:

@@ -264,15 +264,16 @@ def condition(
 
 def left_out(
     kernel: str, integrate_mean: bool, process: Process, y: Array, mask: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Return mean and variance of each y_i given the others (noise included).
 
-    y_i - [C^-1 y]_i / [C^-1]_ii and 1 / [C^-1]_ii, C with the uncertainty of mu in it.
+    y_i - [C^-1 y]_i / [C^-1]_ii and 1 / [C^-1]_ii, C with the uncertainty of mu in it. Third comes
+    what a likelihood leaves out of the variance; nothing here.
     """
     conditioned = condition(kernel, integrate_mean, process, y, mask)
     precision = jnp.sum(triangular_inverse(conditioned.cholesky) ** 2, axis=0)
     precision -= conditioned.mean_variance * conditioned.ones_weights**2
-    return y - conditioned.weights / precision, 1.0 / precision
+    return y - conditioned.weights / precision, 1.0 / precision, jnp.zeros(1, y.dtype)
 
 
 class _Explaining(Protocol):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from lvgp.interpret import correlations
 from lvgp.leave_one_out import pointwise
+from lvgp.mixture import Components, mixture_quantile
 from lvgp.model import Parameters
 from lvgp.posterior import Posterior
 from lvgp.space import Space
+
+_PIECE = 256
+_TAILS = (0.025, 0.975)
 
 
 def to_arviz(posterior: Posterior, space: Space) -> Any:
@@ -26,11 +31,11 @@ def to_arviz(posterior: Posterior, space: Space) -> Any:
 
     draws, names = posterior.draws, _Names(space)
     parameters = posterior.parameters_at(draws.vectors)
-    loo = pointwise(posterior, draws.vectors)
+    process, log_densities = _left_out(posterior)
     groups: dict[str, Any] = {
-        "posterior": _user_scale(posterior, space, parameters, loo, names),
+        "posterior": _variables(posterior, space, parameters, process, names),
         "sample_stats": _statistics(posterior),
-        "log_likelihood": {"y": loo.log_densities(posterior.y) - np.log(posterior.y_scale)},
+        "log_likelihood": {"y": log_densities - np.log(posterior.y_scale)},
     }
     by_chain: dict[str, Any] = {
         group: {name: draws.by_chain(np.asarray(part)) for name, part in variables.items()}
@@ -45,8 +50,33 @@ def to_arviz(posterior: Posterior, space: Space) -> Any:
             f"latent_{names.of(column.name)}": draws.by_chain(np.asarray(part))
             for column, part in zip(space.qualitative, parameters.latents, strict=True)
         }
-        data.add_groups(unconstrained_posterior=latents, **named)
+        dims = {f"latent_{name}": dims for name, dims in names.latent_dims.items()}
+        data.add_groups(unconstrained_posterior=latents, coords=names.coordinates, dims=dims)
     return data
+
+
+class _Process(NamedTuple):
+    """Of each draw: mean and variance of mu given the other parameters, and noise variance."""
+
+    mean: np.ndarray
+    mean_variance: np.ndarray
+    noise: np.ndarray
+
+
+def _left_out(posterior: Posterior) -> tuple[_Process, np.ndarray]:
+    """Return mu and noise of every draw, and log p(y_i | the other rows, draw).
+
+    In pieces: what is computed on the way would take many times the memory of the result.
+    """
+    vectors = posterior.draws.vectors
+    log_densities = np.empty((len(vectors), len(posterior.y)))
+    found = []
+    for start in range(0, len(vectors), _PIECE):
+        piece = slice(start, start + _PIECE)
+        loo = pointwise(posterior, vectors[piece])
+        log_densities[piece] = loo.log_densities(posterior.y)
+        found.append(_Process(loo.process_mean, loo.process_mean_variance, loo.noise))
+    return _Process(*(np.concatenate(part) for part in zip(*found, strict=True))), log_densities
 
 
 class _Names:
@@ -58,40 +88,61 @@ class _Names:
             "lengthscale": ["numeric_column"],
             "latent_precision": ["categorical_column"],
         }
+        self.latent_dims: dict[str, list[str]] = {}
         self.coordinates: dict[str, list[Any]] = {
             "numeric_column": [self.of(column.name) for column in space.quantitative],
             "categorical_column": [self.of(column.name) for column in space.qualitative],
         }
+        own = {f"{self.of(column.name)}_level" for column in space.qualitative}
         for column in space.qualitative:
             name = self.of(column.name)
-            levels = [str(level) for level in column.levels]
-            self.coordinates |= {f"{name}_level": levels, f"{name}_other_level": levels}
-            self.dims[f"correlation_{name}"] = [f"{name}_level", f"{name}_other_level"]
-            self.dims[f"latent_{name}"] = [f"{name}_level", f"{name}_dimension"]
+            level, other = f"{name}_level", f"{name}_other_level"
+            # the column "site_other" has this name for its own levels
+            other = f"{other}_" if other in own else other
+            self.coordinates |= dict.fromkeys((level, other), _texts(column.levels))
+            self.dims[f"correlation_{name}"] = [level, other]
+            self.latent_dims[name] = [level, f"{name}_dimension"]
 
     @staticmethod
     def of(column: Any) -> str:
         return str(column)
 
 
-def _user_scale(
-    posterior: Posterior, space: Space, parameters: Parameters, loo: Any, names: _Names
-) -> dict[str, Any]:
-    rng = np.random.default_rng([posterior.draws.seed, 5])
-    # mu was integrated out; given the other parameters it is normal
-    mean = loo.process_mean + np.sqrt(loo.process_mean_variance) * rng.standard_normal(
-        len(loo.process_mean)
-    )
-    variables = {
-        "mean": posterior.y_mean + posterior.y_scale * mean,
-        "signal_sd": posterior.y_scale * np.sqrt(parameters.variance),
-        "noise_sd": posterior.y_scale * np.sqrt(loo.noise),
+def _texts(levels: Sequence[Any]) -> list[str]:
+    """Return the levels' names; 1 and "1" told apart where a column has both."""
+    texts = [str(level) for level in levels]
+    return texts if len(set(texts)) == len(texts) else [repr(level) for level in levels]
+
+
+def _in_users_units(
+    posterior: Posterior, space: Space, parameters: Parameters, mean: Any, noise: Any
+) -> dict[str, np.ndarray]:
+    """Return the parameters of each draw in units of y and of the columns; mu and noise given."""
+    scale = posterior.y_scale
+    widths = np.array([column.width for column in space.quantitative])
+    return {
+        "mean": posterior.y_mean + scale * np.asarray(mean),
+        "signal_sd": scale * np.sqrt(parameters.variance),
+        "noise_sd": scale * np.sqrt(noise),
+        "lengthscale": np.asarray(parameters.lengthscales) * widths,
+        "latent_precision": np.asarray(parameters.precisions),
     }
-    if space.quantitative:
-        widths = np.array([column.width for column in space.quantitative])
-        variables["lengthscale"] = parameters.lengthscales * widths
-    if space.qualitative:
-        variables["latent_precision"] = parameters.precisions
+
+
+def _of_draws_kept(posterior: Posterior, space: Space) -> dict[str, np.ndarray]:
+    mean, noise = posterior.process_mean[0], posterior.noise
+    return _in_users_units(posterior, space, posterior.parameters, mean, noise)
+
+
+def _variables(
+    posterior: Posterior, space: Space, parameters: Parameters, process: _Process, names: _Names
+) -> dict[str, Any]:
+    normals = np.random.default_rng([posterior.draws.seed, 5]).standard_normal(len(process.mean))
+    # mu was integrated out; given the other parameters it is normal
+    mean = process.mean + np.sqrt(process.mean_variance) * normals
+    found = _in_users_units(posterior, space, parameters, mean, process.noise)
+    # ArviZ has no use for a variable without a column
+    variables = {name: values for name, values in found.items() if values.size}
     for column, latents in zip(space.qualitative, parameters.latents, strict=True):
         correlation, _ = correlations(posterior.model.kernel, np.asarray(latents))
         variables[f"correlation_{names.of(column.name)}"] = correlation
@@ -114,46 +165,37 @@ def _statistics(posterior: Posterior) -> dict[str, np.ndarray]:
 
 def hyperparameters(posterior: Posterior, space: Space) -> pd.DataFrame:
     """Return mean and 95 % interval over the draws kept, by name in words, on the user's scale."""
-    values, scale = posterior.parameters, posterior.y_scale
-    rows = {
-        "mean of the process": posterior.y_mean + scale * posterior.process_mean[0],
-        "sd of the signal": scale * np.sqrt(values.variance),
-        "sd of the noise": scale * np.sqrt(posterior.noise),
-    }
-    for position, column in enumerate(space.quantitative):
-        draws = np.asarray(values.lengthscales)[:, position] * column.width
+    values = _of_draws_kept(posterior, space)
+    rows = {"sd of the signal": values["signal_sd"], "sd of the noise": values["noise_sd"]}
+    for column, draws in zip(space.quantitative, values["lengthscale"].T, strict=True):
         rows[f"lengthscale of {column.name}"] = draws
-    for position, column in enumerate(space.qualitative):
-        draws = np.asarray(values.precisions)[:, position]
+    for column, draws in zip(space.qualitative, values["latent_precision"].T, strict=True):
         rows[f"precision of the latents of {column.name}"] = draws
-    tails = {name: np.quantile(draws, [0.025, 0.975]) for name, draws in rows.items()}
-    columns = {
-        "mean": [float(np.mean(draws)) for draws in rows.values()],
-        "lower": [float(lower) for lower, _ in tails.values()],
-        "upper": [float(upper) for _, upper in tails.values()],
+    sds = posterior.y_scale * np.sqrt(posterior.process_mean[1])
+    mixture = Components(values["mean"][:, None], sds[:, None])
+    ends = [float(mixture_quantile(mixture, tail)[0]) for tail in _TAILS]
+    summaries = {"mean of the process": [values["mean"].mean(), *ends]} | {
+        name: [draws.mean(), *np.quantile(draws, _TAILS)] for name, draws in rows.items()
     }
-    return pd.DataFrame(columns, index=list(rows))
+    return pd.DataFrame.from_dict(summaries, "index", columns=["mean", "lower", "upper"])
 
 
 def user_parameters(posterior: Posterior, space: Space) -> dict[str, Any]:
     """Return the estimate, or the mean over the draws kept, on the user's scale."""
-    values, scale = posterior.parameters, posterior.y_scale
+    values = {name: draws.mean(axis=0) for name, draws in _of_draws_kept(posterior, space).items()}
     found: dict[str, Any] = {
-        "mean": posterior.y_mean + scale * float(posterior.process_mean[0].mean()),
-        "signal_sd": scale * float(np.sqrt(values.variance).mean()),
-        "noise_sd": scale * float(np.sqrt(posterior.noise).mean()),
-        "lengthscales": {
-            column.name: float(value) * column.width
-            for column, value in zip(space.quantitative, values.lengthscales.mean(0), strict=True)
-        },
-        "latent_precision": {
-            column.name: float(value)
-            for column, value in zip(space.qualitative, values.precisions.mean(0), strict=True)
-        },
+        name: float(values[name]) for name in ("mean", "signal_sd", "noise_sd")
     }
+    for name, columns, means in (
+        ("lengthscales", space.quantitative, values["lengthscale"]),
+        ("latent_precision", space.qualitative, values["latent_precision"]),
+    ):
+        found[name] = {
+            column.name: float(mean) for column, mean in zip(columns, means, strict=True)
+        }
     if posterior.draws.is_plug_in:
         found["latents"] = {
             column.name: pd.DataFrame(latents[0], index=list(column.levels))
-            for column, latents in zip(space.qualitative, values.latents, strict=True)
+            for column, latents in zip(space.qualitative, posterior.parameters.latents, strict=True)
         }
     return found

@@ -3,7 +3,8 @@
 Given a draw of the parameters, the prediction of row i from the other rows is closed form: with
 C the covariance of y (mu integrated out), it is normal with mean y_i - [C^-1 y]_i / [C^-1]_ii and
 variance 1 / [C^-1]_ii. The draws follow the posterior given all rows; importance weights
-1 / p(y_i | other rows, draw), smoothed by ArviZ (PSIS), turn them into draws without row i.
+1 / p(y_i | other rows, draw), smoothed by ArviZ (PSIS), turn them into draws without row i. (VFE
+samples a bound, and its weights are those of the row's share of that bound.)
 """
 
 from __future__ import annotations
@@ -29,19 +30,37 @@ class Pointwise(NamedTuple):
     """For each draw and training row, the prediction from the other rows; y standardised."""
 
     means: Any
-    variances: Any
-    """Of a new response: noise included."""
+    covered: Any
+    """Variance of the response as the likelihood has it, noise included."""
+    unexplained: Any
+    """Variance that VFE's likelihood lacks and its predictions have; (draws, 1) zeros elsewhere."""
     noise: Any
     """Noise variance, one for each draw."""
     process_mean: Any
     """Posterior mean of mu, one for each draw."""
     process_mean_variance: Any
 
+    @property
+    def variances(self) -> np.ndarray:
+        """Of a new response: noise included."""
+        return np.asarray(self.covered + self.unexplained)
+
     def log_densities(self, y: np.ndarray) -> np.ndarray:
         """Return log p(y_i | other rows, draw)."""
-        return -0.5 * (
-            np.log(2.0 * np.pi * self.variances) + (y - self.means) ** 2 / self.variances
-        )
+        return _log_normal(y - self.means, self.variances)
+
+    def log_shares(self, y: np.ndarray) -> np.ndarray:
+        """Return what row i adds to the log likelihood that was sampled.
+
+        The same, except for VFE: the density without what the points leave unexplained, and this
+        row's part of the penalty, -unexplained / (2 noise).
+        """
+        penalty = 0.5 * self.unexplained / self.noise[:, None]
+        return _log_normal(y - self.means, self.covered) - penalty
+
+
+def _log_normal(residuals: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    return -0.5 * (np.log(2.0 * np.pi * variances) + residuals**2 / variances)
 
 
 def pointwise(posterior: Posterior, vectors: np.ndarray) -> Pointwise:
@@ -51,7 +70,14 @@ def pointwise(posterior: Posterior, vectors: np.ndarray) -> Pointwise:
             posterior.model, compute.padded_batch(vectors), posterior.rows, posterior.priors
         )
         kept = Pointwise(*(np.asarray(part)[: len(vectors)] for part in found))
-    return _one_observation(kept, groups(posterior.training.x, posterior.training.t), posterior.y)
+    grouped = groups(posterior.training.x, posterior.training.t)
+    real = len(grouped.first)
+    kept = kept._replace(
+        means=kept.means[:, :real],
+        covered=kept.covered[:, :real],
+        unexplained=kept.unexplained[:, :real],
+    )
+    return kept if (grouped.counts == 1).all() else _one_observation(kept, grouped, posterior.y)
 
 
 def _one_observation(of_groups: Pointwise, found: Groups, y: np.ndarray) -> Pointwise:
@@ -61,16 +87,17 @@ def _one_observation(of_groups: Pointwise, found: Groups, y: np.ndarray) -> Poin
     combined with their mean, whose noise variance is noise / (n - 1).
     """
     count, noise = found.counts[found.of], of_groups.noise[:, None]
-    means = of_groups.means[:, found.of]
-    variances = of_groups.variances[:, found.of]
+    means, covered = of_groups.means[:, found.of], of_groups.covered[:, found.of]
+    unexplained = of_groups.unexplained
+    if unexplained.shape[1] > 1:
+        unexplained = unexplained[:, found.of]
     repeated = count > 1
-    if repeated.any():
-        others = (np.bincount(found.of, y)[found.of] - y)[repeated]
-        alone = np.maximum(variances[:, repeated] - noise / count[repeated], 1e-300)
-        precision = 1.0 / alone + (count[repeated] - 1) / noise
-        means[:, repeated] = (means[:, repeated] / alone + others / noise) / precision
-        variances[:, repeated] = 1.0 / precision + noise
-    return of_groups._replace(means=means, variances=variances)
+    others = (np.bincount(found.of, y)[found.of] - y)[repeated]
+    alone = np.maximum(covered[:, repeated] - noise / count[repeated], 1e-300)
+    precision = 1.0 / alone + (count[repeated] - 1) / noise
+    means[:, repeated] = (means[:, repeated] / alone + others / noise) / precision
+    covered[:, repeated] = 1.0 / precision + noise
+    return of_groups._replace(means=means, covered=covered, unexplained=unexplained)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -127,6 +154,6 @@ def leave_one_out(posterior: Posterior, include_noise: bool) -> LeftOut:
         return LeftOut(components, np.ones((1, 1)), np.full(len(posterior.y), np.nan))
     import arviz
 
-    log_ratios = -found.log_densities(posterior.y)
+    log_ratios = -found.log_shares(posterior.y)
     log_weights, pareto_k = arviz.psislw(log_ratios.T)
     return LeftOut(components, np.exp(np.asarray(log_weights)).T, np.asarray(pareto_k))

@@ -214,8 +214,11 @@ class Model:
             return sparse.fitted_mean(self.kernel, process, conditioned)
         return exact.fitted_mean(process, conditioned, rows.y)
 
-    def left_out(self, vector: Array, rows: Rows, priors: Priors) -> tuple[Array, Array]:
-        """Return mean and variance of each row's response given the other rows."""
+    def left_out(self, vector: Array, rows: Rows, priors: Priors) -> tuple[Array, Array, Array]:
+        """Return mean and variance of each row's response given the other rows.
+
+        Third comes the variance that predictions have and VFE's likelihood lacks, else [0].
+        """
         process = self.process(self.parameters(vector, priors), rows, priors)
         return self._read(exact.left_out, sparse.left_out)(process, rows.y, rows.mask)
 

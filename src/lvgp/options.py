@@ -123,7 +123,8 @@ def inducing(approximation: str | None, n_inducing: Any, training: Encoded) -> i
     if approximation is not None and wanted > distinct:
         warn(
             f"n_inducing: {wanted} inducing points are more than the {distinct} distinct rows, and "
-            f"lowered to that; the exact model, approximation=None, gives the same",
+            "lowered to that, where the likelihood is the exact model's; approximation=None "
+            "computes it directly",
             DataWarning,
         )
     return min(wanted, distinct)

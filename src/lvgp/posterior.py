@@ -38,6 +38,8 @@ _MOST_DRAWS = 1000
 _AVERAGES = 32
 _CACHED_BYTES = 400e6
 _BLOCK_BYTES = 100e6
+_MOST_WORKERS = 8
+"""Each holds some 50 MB; memory must not grow with the machine."""
 
 Result = TypeVar("Result")
 
@@ -95,9 +97,9 @@ class Posterior:
             mean = np.concatenate([np.asarray(block.mean) for block in blocks])
             return mean, np.concatenate([np.asarray(block.mean_variance) for block in blocks])
 
-    @property
+    @cached_property
     def rows(self) -> Rows:
-        """The training rows, packed for computation."""
+        """The training rows, packed for computation; to be asked for in double precision."""
         draws = self.draws
         return pack_rows(self.training.x, self.training.t, self.y, draws.jitter, draws.inducing)
 
@@ -130,7 +132,9 @@ class Posterior:
         vectors = self.draws.vectors[self.kept[run]]
         for extra in _JITTERS:
             rows = self.rows._replace(jitter=jnp.asarray(self.draws.jitter + extra))
-            conditioned = _condition(self.model, vectors, rows, self.priors)
+            # the same factors, to the last bit, whoever asks for them first
+            with compute.one_blas_thread():
+                conditioned = _condition(self.model, vectors, rows, self.priors)
             if np.isfinite(np.asarray(conditioned.weights)).all():
                 break
         else:
@@ -151,12 +155,12 @@ class Posterior:
     def _is_cached(self) -> bool:
         return len(self.kept) * self._bytes_a_draw <= _CACHED_BYTES
 
-    @property
+    @cached_property
     def _bytes_a_draw(self) -> int:
         inducing = self.draws.inducing
         if inducing is not None:
             return 16 * len(inducing.x) ** 2
-        return 8 * exact.padded_size(len(self.y)) ** 2
+        return 8 * exact.padded_size(len(groups(self.training.x, self.training.t).first)) ** 2
 
     def over_rows(
         self,
@@ -184,7 +188,7 @@ class Posterior:
 
         with compute.scope():
             self._blocks()
-        workers = max(1, min(compute.cores(), len(runs))) if self._is_cached else 1
+        workers = max(1, min(compute.cores(), len(runs), _MOST_WORKERS)) if self._is_cached else 1
         with (
             compute.one_blas_thread(),
             ThreadPoolExecutor(workers) as pool,

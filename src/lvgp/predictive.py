@@ -49,7 +49,7 @@ def query(model: Model, draws: Draws, kept: int, training: Encoded, encoded: Enc
             for level in np.setdiff1d(t[:, j], training.t[:, j]):
                 if level < levels:
                     t[t[:, j] == level, j] = levels + len(names[j])
-                    names[j].append(int(level))
+                    names[j].append(("declared", int(level)))
     if any(names):
         sources = np.repeat(sources, -(-_FEWEST_COMPONENTS // len(sources)))
     for j, dim in enumerate(model.latent_dims):

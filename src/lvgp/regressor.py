@@ -95,7 +95,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     posterior_ : Posterior
         Training rows and draws, as everything that reads the fit takes them.
     draws_ : Draws
-        The parameter vectors that predictions are made from.
+        The parameter vectors; predictions are made from 1000 of them, evenly spaced.
     diagnostics_ : Diagnostics
         Whether the fit can be trusted: a verdict, sentences, and a table.
     optimization_ : Optimization or None

@@ -30,7 +30,7 @@ from lvgp.kernels import KERNELS, squared_distances
 
 RULES = ("fitc", "vfe")
 _BLOCK = 1024
-_JITTER = 1e-10
+_JITTER = 1e-12
 """Added to the inducing points' correlation matrix, which is singular where two coincide."""
 
 
@@ -151,12 +151,15 @@ def _over(function: Callable[..., tuple[Any, Any]], *blocks: Any) -> tuple[Any, 
 
 
 def _parts(rule: str, kernel: str, integrate_mean: bool, process: Process, rows: _Rows) -> _Parts:
-    points, identity = process.inducing, jnp.eye(len(process.inducing), dtype=rows.y.dtype)
+    identity = jnp.eye(len(process.inducing), dtype=rows.y.dtype)
+    # distances from one matrix product lose digits far from the origin
+    centre = jnp.mean(process.inducing, axis=0)
+    points = process.inducing - centre
     inner, inner_slope = KERNELS[kernel](squared_distances(points, points))
     inverse_factor = triangular_inverse(factor(process.variance * (inner + _JITTER * identity)))
 
     def project(rows: _Rows) -> tuple[tuple[Array, ...], _Block]:
-        outer, slope = KERNELS[kernel](squared_distances(points, rows.features))
+        outer, slope = KERNELS[kernel](squared_distances(points, rows.features - centre))
         projected = (process.variance * inverse_factor) @ (outer * rows.mask)
         residual = rows.mask * jnp.maximum(process.variance - jnp.sum(projected**2, axis=0), 0.0)
         diagonal = rows.noise + residual if rule == "fitc" else rows.noise
@@ -318,26 +321,28 @@ def fitted_mean(kernel: str, process: Process, conditioned: Conditioned) -> Arra
 
 def left_out(
     rule: str, kernel: str, integrate_mean: bool, process: Process, y: Array, mask: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Return mean and variance of each y_i given the others (noise included).
 
-    As in `exact`, with C the rule's covariance; VFE's lacks what the inducing points do not
-    explain of row i, which predictions have and is added.
+    As in `exact`, with C the rule's covariance. Third comes what the inducing points do not explain
+    of each row: predictions have it, VFE's C has not (its penalty stands for it), FITC's has.
     """
     rows = _in_blocks(process, y, mask)
     parts = _parts(rule, kernel, integrate_mean, process, rows)
 
-    def predict(rows: _Rows, block: _Block) -> tuple[tuple[()], tuple[Array, Array]]:
+    def predict(rows: _Rows, block: _Block) -> tuple[tuple[()], tuple[Array, Array, Array]]:
         residual_weights, ones_weights = _inverse_times_targets(parts, rows, block)
         solved_rows = parts.inner_inverse.T @ (parts.inner_inverse @ block.projected)
         precision = _inverse_diagonal(block, solved_rows)
         if integrate_mean:
             precision -= ones_weights**2 / parts.evidence.precision
-        unexplained = block.residual if rule == "vfe" else 0.0
-        return (), (rows.y - residual_weights / precision, 1.0 / precision + unexplained)
+        # a difference of nearly equal numbers where there is hardly any noise
+        precision = jnp.maximum(precision, 1e-15 / block.diagonal)
+        return (), (rows.y - residual_weights / precision, 1.0 / precision, block.residual)
 
-    _, (mean, variance) = _over(predict, rows, parts.blocks)
-    return mean.reshape(-1)[: len(y)], variance.reshape(-1)[: len(y)]
+    _, (mean, variance, residual) = _over(predict, rows, parts.blocks)
+    mean, variance, residual = (part.reshape(-1)[: len(y)] for part in (mean, variance, residual))
+    return mean, variance, residual if rule == "vfe" else jnp.zeros(1, y.dtype)
 
 
 def conditional_moments(

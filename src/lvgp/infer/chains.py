@@ -84,6 +84,7 @@ class Chains:
 
     states: list[State]
     pool: ThreadPoolExecutor
+    workers: int
     deadline: float
     on_run: Callable[[int, Record], None]
     """Called after each run, from its thread, with the number of transitions and their record."""
@@ -98,10 +99,10 @@ class Chains:
         Fewer than `count` when the time runs out or the user interrupts; then `ended` says so.
         """
         stop = threading.Event()
-        kept: list[list[Record]] = [[] for _ in self.states]
+        turns = _Turns([[] for _ in self.states])
         futures = [
-            self.pool.submit(self._advance_one, step, chain, count, stop, kept[chain])
-            for chain in range(len(self.states))
+            self.pool.submit(self._work, step, count, stop, turns)
+            for _ in range(min(self.workers, len(self.states)))
         ]
         try:
             self._wait(futures)
@@ -110,8 +111,8 @@ class Chains:
         finally:
             stop.set()
             wait(futures)
-        done = [sum(len(jax.tree.leaves(run)[0]) for run in runs) for runs in kept]
-        least = min(done)
+        kept = turns.kept
+        least = min(turns.made)
         if least < count and not self.ended:
             self.ended = "time"
         self.made += least
@@ -130,23 +131,56 @@ class Chains:
             for future in finished:
                 future.result()
 
-    def _advance_one(
-        self, step: Advance, chain: int, count: int, stop: threading.Event, kept: list[Record]
-    ) -> None:
-        """Advance one chain run by run; runs are short enough to stop soon when asked."""
-        made, size = 0, 1
+    def _work(self, step: Advance, count: int, stop: threading.Event, turns: _Turns) -> None:
+        """Advance chains run by run, always the one furthest behind, until all have made `count`.
+
+        Runs are short enough to stop soon when asked. Chains stay level, so that little is lost
+        where time ends a round and there are more chains than workers.
+        """
         with compute.scope():
-            while made < count and not stop.is_set() and time.perf_counter() < self.deadline:
-                run = min(size, count - made, RUN)
+            while not stop.is_set() and time.perf_counter() < self.deadline:
+                chain = turns.take(count)
+                if chain is None:
+                    return
+                made = turns.made[chain]
+                run = min(turns.sizes[chain], count - made, RUN)
                 begun = time.perf_counter()
                 state, record = step(self.states[chain], chain, self.made + made, run)
                 record = jax.tree.map(lambda part: np.asarray(part)[:run], record)  # noqa: B023
                 took = (time.perf_counter() - begun) / run
                 self.states[chain] = state
-                kept.append(record)
-                made += run
-                size = max(1, min(2 * size, int(_SECONDS_A_RUN / max(took, 1e-6))))
+                turns.put_back(chain, record, run, int(_SECONDS_A_RUN / max(took, 1e-6)))
                 self.on_run(run, record)
+
+
+class _Turns:
+    """Who goes next in a round: of the chains not at work, the one furthest behind."""
+
+    def __init__(self, kept: list[list[Record]]) -> None:
+        self.kept = kept
+        self.made = [0] * len(kept)
+        self.sizes = [1] * len(kept)
+        """Transitions in the next run of each chain."""
+        self._idle = set(range(len(kept)))
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> int | None:
+        """Return a chain that has made fewer than `count` transitions; None when none is free."""
+        with self._lock:
+            behind = [chain for chain in sorted(self._idle) if self.made[chain] < count]
+            if not behind:
+                return None
+            chain = min(behind, key=lambda chain: self.made[chain])
+            self._idle.remove(chain)
+            return chain
+
+    def put_back(self, chain: int, record: Record, run: int, most: int) -> None:
+        """Keep what the chain made; its next run is twice as long, or `most` transitions."""
+        with self._lock:
+            self.kept[chain].append(record)
+            self.made[chain] += run
+            self.sizes[chain] = max(1, min(2 * self.sizes[chain], most))
+            self._idle.add(chain)
 
 
 @contextmanager
@@ -158,8 +192,9 @@ def side_by_side(
 ) -> Iterator[Chains]:
     """Yield chains that advance on `workers` threads (by default all cores)."""
     # LAPACK's own threads would fight with the chains over the cores
-    with compute.one_blas_thread(), ThreadPoolExecutor(workers or compute.cores()) as pool:
-        yield Chains(states, pool, deadline, on_run)
+    workers = workers or compute.cores()
+    with compute.one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+        yield Chains(states, pool, workers, deadline, on_run)
 
 
 def joined(records: list[Record]) -> Record:

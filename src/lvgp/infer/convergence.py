@@ -26,6 +26,7 @@ MOST_R_HAT = 1.01
 LEAST_ESS = 400.0
 LEAST_TAIL_ESS = 100.0
 _MOST_ROWS = 1000
+_PIECE = 64
 
 
 @dataclass(frozen=True)
@@ -73,25 +74,37 @@ def identified(
     model: Model, vectors: np.ndarray, log_densities: np.ndarray, rows: Rows, priors: Priors
 ) -> np.ndarray:
     """Return (draws, quantities) for draws (draws, parameters), in the order of `layout`."""
-    padded = compute.padded_batch(vectors)
-    pairs, fitted = (
-        np.asarray(part)[: len(vectors)] for part in _identified(model, padded, rows, priors)
-    )
-    fitted = fitted[:, watched_rows(int(np.asarray(rows.mask).sum()))]
+    watched = watched_rows(int(np.asarray(rows.mask).sum()))
+    found = []
+    # pieces of one size share one compiled program, and little is held at a time
+    for start in range(0, len(vectors), _PIECE):
+        piece = vectors[start : start + _PIECE]
+        made = _identified(model, compute.padded_batch(piece), rows, priors, watched)
+        found.append(np.concatenate([np.asarray(part)[: len(piece)] for part in made], axis=1))
+    pairs = sum(levels * (levels - 1) // 2 for levels in model.n_levels)
+    derived = np.concatenate(found)
     return np.concatenate(
-        [vectors[:, : model.raw_start], pairs, log_densities[:, None], fitted], axis=1
+        [
+            vectors[:, : model.raw_start],
+            derived[:, :pairs],
+            log_densities[:, None],
+            derived[:, pairs:],
+        ],
+        axis=1,
     )
 
 
 @partial(jax.jit, static_argnums=0)
-def _identified(model: Model, vectors: Array, rows: Rows, priors: Priors) -> tuple[Array, Array]:
+def _identified(
+    model: Model, vectors: Array, rows: Rows, priors: Priors, watched: Array
+) -> tuple[Array, Array]:
     def one(vector: Array) -> tuple[Array, Array]:
         parameters = model.parameters(vector, priors)
         pairs = [jnp.zeros(0)]
         for latents in parameters.latents:
             correlation = KERNELS[model.kernel](squared_distances(latents, latents))[0]
             pairs.append(correlation[jnp.triu_indices(len(latents), 1)])
-        return jnp.concatenate(pairs), model.fitted_mean(vector, rows, priors)
+        return jnp.concatenate(pairs), model.fitted_mean(vector, rows, priors)[watched]
 
     return jax.lax.map(one, vectors)
 

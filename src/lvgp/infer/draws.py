@@ -15,7 +15,8 @@ class Optimization:
     """How a search for the mode went."""
 
     log_densities: tuple[float, ...]
-    """Log density that each start reached; NaN where it failed."""
+    """Log density that each start reached, of a sparse model each search that was carried to the
+    end; NaN where it failed."""
     refined_log_densities: tuple[float, ...]
     """The same for searches from the best mode with some latents drawn anew."""
     log_density: float

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from scipy.optimize import minimize as lbfgs
 from lvgp import compute
 from lvgp.errors import NumericalError
 from lvgp.infer.draws import Draws, Optimization
-from lvgp.infer.optimize import search, starting_points
+from lvgp.infer.optimize import search, starting_points, warn_of_failures
 from lvgp.kernels import KERNELS
 from lvgp.model import Model, Rows, features
 from lvgp.priors import Priors
@@ -39,6 +39,10 @@ _MEMORY = 30
 _REFINED = 2
 
 
+Choose = Callable[[Model, int, Any, Rows, Priors], Any]
+"""(model, number of points, parameter vector, rows, priors) -> indices of the rows chosen."""
+
+
 class End(NamedTuple):
     """Where a search ended."""
 
@@ -47,6 +51,7 @@ class End(NamedTuple):
     log_density: float
     """NaN when it failed."""
     evaluations: int
+    """Of this search alone, without those it went on from."""
     converged: bool
 
 
@@ -59,61 +64,75 @@ def find_sparse_mode(
     seed: int,
     progress: bool = False,
     workers: int | None = None,
+    choose: Choose | None = None,
 ) -> Draws:
     """Return the best mode found over parameters and inducing points, as the only draw.
 
     Short searches from `restarts` points spread over the prior, longer ones from the best quarter
-    with points chosen anew, then the best two with points free. VFE goes on from FITC's modes.
-    The result does not depend on `workers`, the number of searches run side by side.
+    with points chosen anew, then the best two with points free. VFE goes on from the parameters at
+    FITC's modes with points chosen anew, which ended higher than with FITC's points.
+    The result does not depend on `workers`, the number of searches run side by side. `choose` says
+    at which rows the points start, by default `greedy_rows`.
     """
     begun = time.perf_counter()
     fitc = replace(model, approximation="fitc")
     quarter = max(_REFINED, restarts // 4)
-    rounds = 1 if model.approximation == "fitc" else 2
+    # points at all rows give the exact likelihood, and have nowhere better to go
+    movable = n_inducing < int(rows.mask.sum())
+    stages = 1 + int(movable) + (1 + int(movable) if model.approximation == "vfe" else 0)
+    searches = restarts + min(quarter, restarts) + _REFINED * (stages - 1)
+    evaluations = 0
     with (
         compute.one_blas_thread(),
         ThreadPoolExecutor(workers or compute.cores()) as pool,
-        progress_bar("searching the mode", restarts + quarter + 4 * rounds, progress) as advance,
+        progress_bar("searching the mode", searches, progress) as advance,
     ):
 
         def each(step: Callable[..., End], model: Model, tasks: Iterable[tuple]) -> list[End]:
+            nonlocal evaluations
+
             def one(task: tuple) -> End:
                 with compute.scope():
                     end = step(model, rows, priors, *task)
                 advance()
                 return end
 
-            return sorted(pool.map(one, tasks), key=lambda end: -_or_lowest(end.log_density))
+            ends = sorted(pool.map(one, tasks), key=lambda end: -_or_lowest(end.log_density))
+            evaluations += sum(end.evaluations for end in ends)
+            return ends
 
-        held = partial(points_held, n_inducing)
+        def freed(model: Model, ends: list[End]) -> list[End]:
+            return each(points_free, model, ((end,) for end in ends)) if movable else ends
+
+        held = partial(points_held, n_inducing, choose or greedy_rows)
         starts = starting_points(fitc, priors, restarts, seed)
         first = each(held, fitc, ((start, _FIRST_EVALUATIONS) for start in starts))
         ends = each(held, fitc, ((end.vector, _EVALUATIONS) for end in first[:quarter]))
-        ends = each(points_free, fitc, ((end,) for end in ends[:_REFINED]))
+        ends = freed(fitc, ends[:_REFINED])
         if model.approximation == "vfe":
-            moved = each(held, model, ((end.vector, _EVALUATIONS) for end in ends))
-            ends = each(points_free, model, ((end,) for end in moved))
-    return _as_draws(model, first, ends, seed, begun)
+            ends = freed(model, each(held, model, ((end.vector, _EVALUATIONS) for end in ends)))
+    warn_of_failures(sum(not np.isfinite(end.log_density) for end in first), restarts)
+    return _as_draws(model, ends, evaluations, seed, time.perf_counter() - begun)
 
 
 def _or_lowest(log_density: float) -> float:
     return log_density if np.isfinite(log_density) else -np.inf
 
 
-def _as_draws(model: Model, first: list[End], ends: list[End], seed: int, begun: float) -> Draws:
+def _as_draws(model: Model, ends: list[End], evaluations: int, seed: int, seconds: float) -> Draws:
     best = ends[0]
     if not np.isfinite(best.log_density):
         raise NumericalError(
-            f"the sparse approximation failed at all of {len(first)} starts. Check y for outliers, "
-            "use fewer inducing points, or raise noise_floor in Priors"
+            "the sparse approximation failed at all starts. Check y for outliers, use fewer "
+            "inducing points, or raise noise_floor in Priors"
         )
     summary = Optimization(
-        log_densities=tuple(end.log_density for end in first),
-        refined_log_densities=tuple(end.log_density for end in ends),
+        log_densities=tuple(end.log_density for end in ends),
+        refined_log_densities=(),
         log_density=best.log_density,
         unconverged=sum(not end.converged for end in ends),
-        evaluations=sum(end.evaluations for end in first + ends),
-        seconds=time.perf_counter() - begun,
+        evaluations=evaluations,
+        seconds=seconds,
     )
     return Draws(
         method="mle" if model.plug_in_likelihood else "map",
@@ -153,10 +172,16 @@ def at_rows(model: Model, rows: Rows, chosen: np.ndarray) -> Inducing:
 
 
 def points_held(
-    n_inducing: int, model: Model, rows: Rows, priors: Priors, start: np.ndarray, most: int
+    n_inducing: int,
+    choose: Choose,
+    model: Model,
+    rows: Rows,
+    priors: Priors,
+    start: np.ndarray,
+    most: int,
 ) -> End:
     """Search over the parameters with inducing points at rows chosen for the start."""
-    inducing = at_rows(model, rows, np.asarray(greedy_rows(model, n_inducing, start, rows, priors)))
+    inducing = at_rows(model, rows, np.asarray(choose(model, n_inducing, start, rows, priors)))
     placed = rows._replace(inducing=jax.tree.map(jnp.asarray, inducing))
     end = search(model, start, placed, priors, _TOLERANCE, most)
     return End(
@@ -169,20 +194,17 @@ def points_held(
 
 
 def points_free(model: Model, rows: Rows, priors: Priors, start: End) -> End:
-    """Search on with the inducing points free: coordinates in [0, 1], weights on the simplex.
+    """Search on with the inducing points free: coordinates within bounds, weights on the simplex.
 
-    A point's weights are a / sum(a) with a in [0, 1], that of its starting level kept above 0.01:
-    one bounded parameter for each other level, none of which has to leave zero.
+    A point's weights are a / sum(a) with a in [0, 1], that of its heaviest level kept above 0.01.
+    Levels without a row get no weight: the likelihood must not depend on their latents.
     """
     if not np.isfinite(start.log_density):
         return start
     x, weights = start.inducing
-    point = np.concatenate([start.vector, x.ravel(), *(part.ravel() for part in weights)])
-    low, high = np.full(len(point), -np.inf), np.full(len(point), np.inf)
-    moving = slice(model.size, None)
-    low[moving], high[moving] = 0.0, 1.0
-    of_weights = slice(model.size + x.size, None)
-    low[of_weights] = np.where(point[of_weights] == 1.0, 0.01, 0.0)
+    relative = [part / part.max(axis=1, keepdims=True) for part in weights]
+    point = np.concatenate([start.vector, x.ravel(), *(part.ravel() for part in relative)])
+    bounds = _bounds(model, rows, x, relative)
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = _joint(model, len(x), point, rows, priors)
@@ -195,15 +217,30 @@ def points_free(model: Model, rows: Rows, priors: Priors, start: End) -> End:
         point,
         jac=True,
         method="L-BFGS-B",
-        bounds=np.stack([low, high], axis=1),
+        bounds=bounds,
         options={"maxiter": _ITERATIONS, "maxfun": 2 * _ITERATIONS, "maxcor": _MEMORY},
     )
     vector, inducing = split(model, len(x), found.x)
     if -found.fun < start.log_density:
-        return start
+        return start._replace(evaluations=int(found.nfev))
     inducing = jax.tree.map(np.asarray, inducing)
-    evaluations = start.evaluations + int(found.nfev)
-    return End(np.asarray(vector), inducing, -float(found.fun), evaluations, bool(found.success))
+    value, evaluations = -float(found.fun), int(found.nfev)
+    return End(np.asarray(vector), inducing, value, evaluations, bool(found.success))
+
+
+def _bounds(model: Model, rows: Rows, x: np.ndarray, relative: list[np.ndarray]) -> np.ndarray:
+    """Return low and high ends of each entry of a joint point."""
+    real = np.asarray(rows.mask) > 0
+    seen, levels = np.asarray(rows.x)[real], np.asarray(rows.t)[real]
+    parts = [np.tile([-np.inf, np.inf], (model.size, 1))]
+    # rows may lie outside the bounds that their column is scaled by
+    ends = np.stack([seen.min(axis=0, initial=0.0), seen.max(axis=0, initial=1.0)], axis=1)
+    parts.append(np.tile(ends, (len(x), 1)))
+    for j, part in enumerate(relative):
+        low = np.where(part == 1.0, 0.01, 0.0)
+        high = np.broadcast_to(np.isin(np.arange(part.shape[1]), levels[:, j]), part.shape)
+        parts.append(np.stack([low.ravel(), high.ravel().astype(float)], axis=1))
+    return np.concatenate(parts)
 
 
 def split(model: Model, count: int, point: Array) -> tuple[Array, Inducing]:

@@ -48,7 +48,7 @@ class Tuning(NamedTuple):
     inverse_mass: np.ndarray
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=compute.ONE_THREAD)
 def start(model: Model, vector: Array, rows: Rows, priors: Priors) -> Point:
     """Return the chain's first point."""
     return Point(vector, *jax.value_and_grad(model.log_density)(vector, rows, priors))

@@ -23,7 +23,7 @@ MOST_STEPS = 2**TREE_DEPTH - 1
 TARGET_ACCEPT = 0.9
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=compute.ONE_THREAD)
 def start(
     model: Model,
     warmup: int,

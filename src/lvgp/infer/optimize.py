@@ -59,7 +59,8 @@ def find_mode(
                 continue
             found = _improve(model, run, from_starts, seed)
             polished = run(found.vectors[[found.best]], _FINE)
-        _warn_of_trouble(jitter, int(np.isnan(from_starts.log_densities).sum()), restarts)
+        warn_of_jitter(jitter)
+        warn_of_failures(int(np.isnan(from_starts.log_densities).sum()), restarts)
         return _as_draws(model, from_starts, found + polished, seed, jitter, begun)
     raise NumericalError(
         f"the covariance of the training rows is not positive definite at any of {restarts} "
@@ -79,9 +80,9 @@ def warn_of_jitter(jitter: float) -> None:
         )
 
 
-def _warn_of_trouble(jitter: float, failed: int, restarts: int) -> None:
-    warn_of_jitter(jitter)
-    if failed:
+def warn_of_failures(failed: int, restarts: int) -> None:
+    """Say how many starts failed, unless none or all did."""
+    if 0 < failed < restarts:
         warn(
             f"{failed} of {restarts} starts of the optimiser failed (the covariance is not "
             "positive definite there); the best of the others is used",

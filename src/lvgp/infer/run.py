@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from lvgp import compute
 from lvgp.errors import SlowFitWarning, warn
@@ -24,6 +24,7 @@ _LONG = 600.0
 _ROWS_WORTH_TIMING = 300
 _GRADIENTS = 150_000
 """What a fit by Markov chains needs, roughly, before R-hat and ESS are good enough."""
+_GRADIENTS_A_DRAW = 60
 
 
 @dataclass(frozen=True)
@@ -39,45 +40,50 @@ class Plan:
 
 def infer(model: Model, rows: Rows, priors: Priors, plan: Plan, seed: int) -> Draws:
     """Return draws from the posterior, or its mode, as the plan's method has it."""
-    begun = time.perf_counter()
-    sparse = model.approximation is not None
-    if plan.method == "bayes" and not sparse:
-        _warn_if_slow(model, rows, priors, plan, seed)
-        return sample(model, rows, priors, plan.budget, seed, progress=plan.progress)
-    if sparse:
+    begun, mode = time.perf_counter(), None
+    if model.approximation is not None:
         mode = find_sparse_mode(
             model, rows, priors, plan.n_inducing, plan.restarts, seed, plan.progress
         )
         rows = rows._replace(inducing=jax.tree.map(jnp.asarray, mode.inducing))
-    else:
+    elif plan.method != "bayes":
         mode = find_mode(model, rows, priors, plan.restarts, seed, plan.progress)
     if plan.method == "bayes":
+        _warn_if_slow(model, rows, priors, plan.budget, seed)
         return sample(
             model, rows, priors, plan.budget, seed, mode=mode, begun=begun, progress=plan.progress
         )
+    assert mode is not None
     if plan.method == "vi":
         return approximate(model, rows, priors, mode, plan.progress)
     return mode
 
 
-def _warn_if_slow(model: Model, rows: Rows, priors: Priors, plan: Plan, seed: int) -> None:
-    """Say so when exact sampling will take long on this machine, and what to do instead."""
+def _warn_if_slow(model: Model, rows: Rows, priors: Priors, budget: Budget, seed: int) -> None:
+    """Say so when sampling will take long on this machine, and what to do instead."""
     if rows.mask.sum() < _ROWS_WORTH_TIMING:
         return
     start = starting_points(model, priors, 1, seed)[0]
-    _gradient(model, start, rows, priors).block_until_ready()
-    begun = time.perf_counter()
-    _gradient(model, start, rows, priors).block_until_ready()
-    took = time.perf_counter() - begun
-    expected = took * _GRADIENTS / min(compute.cores(), plan.budget.chains)
-    if expected > _LONG:
-        limit = "" if np.isinf(plan.budget.seconds) else f" (time_limit {plan.budget.seconds:g} s)"
-        warn(
-            f"sampling the exact model with {int(rows.mask.sum())} distinct rows takes about "
-            f"{expected / 60:.0f} minutes on this machine{limit}. "
-            'approximation="vfe" or "fitc" takes far less; method="vi" or "map" is quicker too',
-            SlowFitWarning,
-        )
+    with compute.one_blas_thread():
+        _gradient(model, start, rows, priors).block_until_ready()
+        begun = time.perf_counter()
+        _gradient(model, start, rows, priors).block_until_ready()
+        took = time.perf_counter() - begun
+    gradients = min(_GRADIENTS, budget.chains * (budget.warmup + budget.draws) * _GRADIENTS_A_DRAW)
+    expected = took * gradients / min(compute.cores(), budget.chains)
+    if expected <= _LONG:
+        return
+    what, instead = "exact model", 'approximation="vfe" or "fitc" takes far less; '
+    if model.approximation:
+        what, instead = "sparse model", "Fewer inducing points take less; "
+    unlimited = math.isinf(budget.seconds)
+    cut = "" if unlimited else f", and time_limit ends that after {budget.seconds:g} s"
+    warn(
+        f"sampling the {what} with {int(rows.mask.sum())} distinct rows until converged takes "
+        f"about {expected / 60:.0f} minutes on this machine{cut}. {instead}"
+        f'method="vi" or "map" is quicker too{"; time_limit sets an end" if unlimited else ""}',
+        SlowFitWarning,
+    )
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=compute.ONE_THREAD)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lvgp import compute
 from lvgp.errors import LVGPError, NumericalError
 from lvgp.infer.chains import Chains, Record, joined, side_by_side
 from lvgp.infer.convergence import (
@@ -76,9 +77,12 @@ def sample(
     candidates = _candidates(model, priors, 4 * budget.chains, seed, mode)
     rows, vectors = first_points(model, rows, priors, budget.chains, candidates)
     sampler = _sampler(model, rows, priors, budget, seed)
+    # with more threads LAPACK rounds otherwise, and chains turn a last bit into other draws
+    with compute.one_blas_thread():
+        states = sampler.begin(vectors)
     with (
         sampling_bar(budget.chains, budget.warmup, budget.draws, progress) as bar,
-        side_by_side(sampler.begin(vectors), workers, begun + budget.seconds, bar.on_run) as chains,
+        side_by_side(states, workers, begun + budget.seconds, bar.on_run) as chains,
     ):
         sampler.warm_up(chains, budget.warmup)
         warmed = time.perf_counter()
@@ -189,20 +193,30 @@ def _collected(
             values = _identified_so_far(model, records, values, rows, priors)
             seen = glance(np.concatenate([part[..., interest] for part in values], axis=1))
             least, most = float(seen.ess.min()), float(seen.r_hat.max())
+            bar.status(least, most)
+            good = least >= LEAST_ESS and most < MOST_R_HAT
+            found = measure(np.concatenate(values, axis=1)) if good else None
         except KeyboardInterrupt:
             chains.ended = "interrupted"
             break
-        bar.status(least, most)
         if made >= budget.draws and not chains.ended:
             chains.ended = "draws"
-        if least >= LEAST_ESS and most < MOST_R_HAT:
-            found = measure(np.concatenate(values, axis=1))
-            chains.ended = "converged" if reached(found, interest) else chains.ended
+        if found and reached(found, interest) and chains.ended != "interrupted":
+            chains.ended = "converged"
         look, needed = _next_look(made, least, most)
         goal = min(budget.draws, look)
     values = _identified_so_far(model, records, values, rows, priors)
     converged = found if chains.ended == "converged" else None
-    return joined(records), converged or measure(np.concatenate(values, axis=1))
+    return joined(records), converged or _measured(np.concatenate(values, axis=1), chains)
+
+
+def _measured(values: np.ndarray, chains: Chains) -> Convergence:
+    """Measure, even when the user interrupts: the draws are worth more than the wait."""
+    try:
+        return measure(values)
+    except KeyboardInterrupt:
+        chains.ended = "interrupted"
+        return measure(values)
 
 
 def _identified_so_far(
@@ -240,5 +254,5 @@ def _refuse_if_too_short(made: int, chains: Chains, budget: Budget) -> None:
     raise LVGPError(
         f"the time limit of {budget.seconds:g} s ended with {made} draws in each chain after "
         f"{chains.made - made} of {budget.warmup} warm-up transitions: too few to predict from. "
-        'Raise time_limit, or use method="vi"'
+        'Raise time_limit, or use method="vi" or "map"'
     )

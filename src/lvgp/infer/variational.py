@@ -23,6 +23,7 @@ from numpyro.infer.initialization import init_to_value
 from numpyro.optim import Adam
 
 from lvgp import compute
+from lvgp.errors import NumericalError
 from lvgp.infer.draws import Draws, Variational
 from lvgp.model import Model, Rows
 from lvgp.priors import Priors
@@ -60,6 +61,11 @@ def approximate(
         drawn = _draw(model, state, draw_key, start, rows, priors)
     vectors, log_densities, log_approximation = (np.asarray(part) for part in drawn)
     usable = np.isfinite(log_densities)
+    if not usable.any():
+        raise NumericalError(
+            "the variational approximation went astray: the log density is not finite at any of "
+            'its draws. Use method="bayes", or raise noise_floor in Priors'
+        )
     return Draws(
         method="vi",
         vectors=vectors[usable],
