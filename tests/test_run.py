@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lvgp import LVGPRegressor
-from lvgp.errors import LVGPError, LVGPWarning, SlowFitWarning
+from lvgp.errors import LVGPError, LVGPWarning, OptionWarning, SlowFitWarning
 from lvgp.infer import run
 
 
@@ -53,4 +53,10 @@ def test_the_time_limit_counts_the_search_for_the_mode_too():
         approximation="vfe", n_inducing=8, time_limit=1e-3, random_state=0, progress=False
     )
     with pytest.raises(LVGPError, match="time limit"):
+        model.fit(*table())
+
+
+def test_options_of_chains_are_not_silently_ignored_by_other_methods():
+    model = LVGPRegressor("map", draws=500, time_limit=60, restarts=2, random_state=0)
+    with pytest.warns(OptionWarning, match='draws, time_limit: has an effect with method="bayes"'):
         model.fit(*table())

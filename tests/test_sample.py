@@ -151,6 +151,7 @@ def test_padding_rows_and_more_rows_reuse_the_compiled_program():
     try:
         drawn(MIXED, settings, seed=1, rows=15)
         drawn(MIXED, settings, seed=2, rows=16)
+        drawn(MIXED, budget(warmup=60, draws=130), seed=3, rows=16)
     finally:
         jax.monitoring.clear_event_listeners()
     assert compiled == []

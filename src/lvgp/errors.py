@@ -37,6 +37,10 @@ class DataWarning(LVGPWarning):
     """The table was accepted, but something in it was changed or looks like a mistake."""
 
 
+class OptionWarning(LVGPWarning):
+    """An option was given that has no effect together with the others."""
+
+
 class NumericalWarning(LVGPWarning):
     """The covariance had to be stabilised, or starts of the optimiser failed."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from lvgp.errors import DataWarning, InputError, warn
+from lvgp.errors import DataWarning, InputError, OptionWarning, warn
 from lvgp.infer import microcanonical, nuts
 from lvgp.infer.sample import Budget
 from lvgp.model import groups
@@ -138,8 +138,12 @@ def budget(
     target_accept: Any,
     time_limit: Any,
     converge: Any,
+    method: str = "bayes",
 ) -> Budget:
-    """Return what is asked of the Markov chains, defaults filled in."""
+    """Return what is asked of the Markov chains, defaults filled in.
+
+    For methods without chains: say so of options that only chains heed.
+    """
     one_of("sampler", sampler, SAMPLERS)
     one_of("converge", converge, ("all", "predictions"))
     chosen = "microcanonical" if sampler == "auto" else sampler
@@ -149,6 +153,16 @@ def budget(
     seconds = math.inf if time_limit is None else time_limit
     if not (_is_number(seconds) and seconds > 0):
         raise InputError(f"time_limit: expected a positive number of seconds, got {seconds!r}")
+    if method != "bayes":
+        given = {
+            "warmup": warmup,
+            "draws": draws,
+            "target_accept": target_accept,
+            "time_limit": time_limit,
+        }
+        idle = [name for name, value in given.items() if value is not None]
+        if idle:
+            warn(f'{", ".join(idle)}: has an effect with method="bayes" only', OptionWarning)
     return Budget(
         sampler=chosen,
         chains=count("chains", chains),

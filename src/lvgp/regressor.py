@@ -68,8 +68,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         None for the exact model, whose cost grows with the cube of the distinct rows; "fitc" or
         "vfe" for a sparse one through `n_inducing` points, linear in the rows.
     categorical : list of column names, optional
-        Columns to treat as categories; by default every column that is not numeric. Positions are
-        taken too when X is an array.
+        Columns to treat as categories (positions for an array); by default all not numeric.
     levels : {column: list of levels}, optional
         All levels of a column, when the training table does not hold them all.
     bounds : {column: (low, high)}, optional
@@ -77,7 +76,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
     priors : Priors or str
         Prior distributions, or the name of a preset ("paper", "noisy").
     restarts : int
-        Starts of the optimiser.
+        Starts of the optimiser, which method="bayes" uses with an approximation only.
     unknown_levels : {"error", "prior"}
         What to do with a level at prediction that was never declared: refuse it, or give it
         latents drawn from their prior, so that its intervals are wide.
@@ -355,6 +354,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
             self.target_accept,
             self.time_limit,
             self.converge,
+            self.method,
         )
         return options.checked_priors(self.priors, self.approximation is not None), budget
 
