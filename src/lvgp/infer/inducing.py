@@ -144,7 +144,7 @@ def _as_draws(model: Model, ends: list[End], evaluations: int, seed: int, second
     )
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=compute.ONE_THREAD)
 def greedy_rows(model: Model, count: int, vector: Array, rows: Rows, priors: Priors) -> Array:
     """Return `count` rows, each the one whose f those before it leave most uncertain."""
     points = features(model.parameters(vector, priors), rows.x, rows.t, rows.remoteness)
@@ -255,7 +255,7 @@ def split(model: Model, count: int, point: Array) -> tuple[Array, Inducing]:
     return point[: model.size], Inducing(x, tuple(weights))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=compute.ONE_THREAD)
 def _joint(
     model: Model, count: int, point: Array, rows: Rows, priors: Priors
 ) -> tuple[Array, Array]:

@@ -193,7 +193,7 @@ def _searching(
         yield run
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=compute.ONE_THREAD)
 def search(
     model: Model,
     start: jax.Array,

@@ -35,6 +35,8 @@ FEWEST_DRAWS = 50
 """Draws of each chain below which an interrupted run is not worth keeping."""
 _FIRST_CHECK = 150
 _NEAR_GROWTH, _FAR_GROWTH = 1.3, 1.6
+_MEASURE = 10.0
+"""How many times as long as a glance a measurement takes, at the most."""
 _SPREAD = 0.1
 """Sd of the chains' starts around a mode, in every unconstrained coordinate."""
 
@@ -180,7 +182,7 @@ def _collected(
     values: list[np.ndarray] = []
     found: Convergence | None = None
     made, goal = 0, min(_FIRST_CHECK, budget.draws)
-    needed = goal
+    needed, deadline = goal, chains.deadline
     _refuse_if_too_short(made, chains, budget)
     while not chains.ended:
         bar.sampling(min(budget.draws, needed))
@@ -191,7 +193,9 @@ def _collected(
         _refuse_if_too_short(made, chains, budget)
         try:
             values = _identified_so_far(model, records, values, rows, priors)
+            looked = time.perf_counter()
             seen = glance(np.concatenate([part[..., interest] for part in values], axis=1))
+            looked = time.perf_counter() - looked
             least, most = float(seen.ess.min()), float(seen.r_hat.max())
             bar.status(least, most)
             good = least >= LEAST_ESS and most < MOST_R_HAT
@@ -205,6 +209,8 @@ def _collected(
             chains.ended = "converged"
         look, needed = _next_look(made, least, most)
         goal = min(budget.draws, look)
+        # what measuring all quantities will take after the next round is part of the time limit
+        chains.deadline = deadline - _MEASURE * looked * goal / made / interest.mean()
     values = _identified_so_far(model, records, values, rows, priors)
     converged = found if chains.ended == "converged" else None
     return joined(records), converged or _measured(np.concatenate(values, axis=1), chains)
