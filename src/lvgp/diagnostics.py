@@ -277,8 +277,8 @@ def _of_search(found: Optimization, sparse: bool) -> str:
     if sparse:
         limit = f"; {found.unconverged} ended at the limit of steps" if found.unconverged else ""
         return (
-            f"{found.reached} of the {found.starts} best searches, which went on with the inducing "
-            f"points free, reached the best mode found{limit}."
+            f"{found.reached} of the {found.starts} best searches, the only ones carried to the "
+            f"end, reached the best mode found{limit}."
         )
     redrawn = "" if found.reached else "; it was found by redrawing latents of the best start"
     return f"{found.reached} of {found.starts} starts reached the best mode found{redrawn}."

@@ -79,12 +79,11 @@ def sample(
     candidates = _candidates(model, priors, 4 * budget.chains, seed, mode)
     rows, vectors = first_points(model, rows, priors, budget.chains, candidates)
     sampler = _sampler(model, rows, priors, budget, seed)
-    # with more threads LAPACK rounds otherwise, and chains turn a last bit into other draws
-    with compute.one_blas_thread():
-        states = sampler.begin(vectors)
     with (
+        # with more threads LAPACK rounds otherwise, and chains turn a last bit into other draws
+        compute.one_blas_thread(),
         sampling_bar(budget.chains, budget.warmup, budget.draws, progress) as bar,
-        side_by_side(states, workers, begun + budget.seconds, bar.on_run) as chains,
+        side_by_side(sampler.begin(vectors), workers, begun + budget.seconds, bar.on_run) as chains,
     ):
         sampler.warm_up(chains, budget.warmup)
         warmed = time.perf_counter()
