@@ -183,3 +183,22 @@ def test_point_estimate_is_a_caution_only_with_categories():
     assert "2 of 3 starts" in " ".join(found.messages)
     numeric = build_space(X[["heat"]])
     assert diagnose(draws, Model(1, (), ()), numeric, ROWS, True).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("levels", "dim", "r_hat", "advised"),
+    [(12, 2, 1.4, True), (12, 3, 1.4, False), (4, 2, 1.4, False), (12, 2, 1.03, False)],
+)
+def test_chains_that_stay_apart_among_many_levels_are_given_another_dimension(
+    levels, dim, r_hat, advised
+):
+    table = pd.DataFrame({"site": [f"E{level}" for level in range(levels)]})
+    model, space = Model(0, (levels,), (dim,)), build_space(table)
+    places = layout(model, levels)
+    values = [np.full(places.size, value) for value in (900.0, 700.0, 1.002)]
+    values[2][places.fitted.start] = r_hat
+    sampling = chains(convergence=Convergence(*values))
+    draws = Draws("bayes", np.zeros((2000, model.size)), np.zeros(2000), 0, sampling=sampling)
+    found = diagnose(draws, model, space, np.arange(levels), maps_too=True)
+    assert ("try latent_dim=3" in " ".join(found.messages)) == advised
+    assert not advised or "'site'" in " ".join(found.messages)
