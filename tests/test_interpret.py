@@ -213,3 +213,37 @@ def test_single_estimate_gives_the_same_object():
     assert latent.draws.shape == (1, 5, 2)
     assert latent.closer("a", "b", "c") in (0.0, 1.0)
     assert (latent.region("b")[1] == 0).all()
+
+
+def test_map_of_many_dimensions_is_drawn_where_its_levels_lie_widest_apart():
+    rng = np.random.default_rng(4)
+    flat = np.zeros((9, 5))
+    flat[:, :2] = rng.normal(size=(9, 2))
+    flat[:, 2:] = 0.02 * rng.normal(size=(9, 3))
+    draws = turned(flat + 0.01 * rng.normal(size=(300, 9, 5)), rng)
+    latent = interpret.latent_map("rbf", "site", tuple("ABCDEFGHI"), (3,) * 9, draws)
+    plane, points = latent.plane, latent.coordinates.to_numpy()
+    np.testing.assert_allclose(plane.T @ plane, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(distances(points @ plane), distances(flat[:, :2]), atol=0.05)
+    shares = np.linalg.eigvalsh(np.cov(points.T))[::-1]
+    assert f"{shares[:2].sum() / shares.sum():.0%} of the spread" in latent.axis_labels[1]
+    assert "5 latent dimensions" in latent.axis_labels[0]
+    # a shadow holds at least what its body holds
+    border = latent.outline("C", coverage=0.8)
+    cloud, middle = latent.draws[:, 2] @ plane, latent.region("C")[0] @ plane
+    shape = np.linalg.inv(np.cov((border - middle)[:-1].T))
+    radius = ((border - middle) @ shape * (border - middle)).sum(axis=1).mean()
+    inside = ((cloud - middle) @ shape * (cloud - middle)).sum(axis=1) <= radius
+    assert 0.8 <= inside.mean() <= 1.0
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_map_of_up_to_two_dimensions_is_drawn_as_it_is(dim):
+    draws, _ = scattered(50, 6, dim, 0.1)
+    latent = interpret.latent_map("rbf", "site", tuple("ABCDEF"), (3,) * 6, draws)
+    points = latent.coordinates.to_numpy() @ latent.plane
+    np.testing.assert_array_equal(points[:, :dim], latent.coordinates.to_numpy())
+    assert latent.axis_labels == ("latent dimension 1", "latent dimension 2")
+    if dim == 1:
+        assert (points[:, 1] == 0).all()
+        np.testing.assert_allclose(latent.outline("B")[:, 1], 0.0, atol=1e-6)

@@ -70,7 +70,8 @@ def test_maps_of_other_dimensions(dim):
     latent = interpret.latent_map("rbf", "M", LEVELS, (1,) * 5, draws)
     ax = latent.plot()
     offsets = np.asarray(ax.collections[0].get_offsets())
-    np.testing.assert_allclose(offsets[:, 0], latent.coordinates.iloc[:, 0])
+    np.testing.assert_allclose(offsets, latent.coordinates.to_numpy() @ latent.plane)
+    assert ax.get_xlabel() == latent.axis_labels[0]
     assert len(ax.texts) == 5
 
 

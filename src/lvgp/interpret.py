@@ -267,19 +267,47 @@ class LatentMap:
         return centre, radius * np.sqrt(np.maximum(values, 0.0))[:, None] * axes.T
 
     def outline(self, level: Level, coverage: float = 0.8) -> np.ndarray:
-        """Return the border of a level's region as points (60, 2).
-
-        Of a map of more dimensions the shadow on the first two, of one a line along the first.
-        """
+        """Return the border of a level's region, or its shadow on `plane`, as points (60, 2)."""
         centre, half_axes = self.region(level, coverage)
         angles = np.linspace(0, 2 * np.pi, 60)
-        if len(centre) == 1:
-            reach = float(np.abs(half_axes).max())
-            return np.stack([centre[0] + reach * np.cos(angles), np.zeros(60)], axis=1)
-        shadow = half_axes[:, :2]
+        shadow = half_axes @ self.plane
         spread = np.linalg.cholesky(shadow.T @ shadow + 1e-18 * np.eye(2))
         circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        return np.asarray(centre[:2] + circle @ spread.T)
+        return np.asarray(centre @ self.plane + circle @ spread.T)
+
+    @property
+    def plane(self) -> np.ndarray:
+        """The two directions (d, 2) in which the map is drawn.
+
+        Its dimensions where these are two; where they are more, the two directions in which levels
+        with data lie widest apart (the dimensions themselves depend on the order of the levels).
+        """
+        dim = self.coordinates.shape[1]
+        if dim <= 2:
+            return np.eye(dim, 2)
+        directions = self._widest[1][:2].T
+        turned = directions[np.abs(directions).argmax(axis=0), [0, 1]] < 0
+        return np.where(turned, -directions, directions)
+
+    @property
+    def axis_labels(self) -> tuple[str, str]:
+        """What the two directions of `plane` are called on a drawing."""
+        dim = self.coordinates.shape[1]
+        if dim <= 2:
+            return "latent dimension 1", "latent dimension 2"
+        squares = self._widest[0] ** 2
+        share = squares[:2].sum() / max(squares.sum(), 1e-300)
+        return (
+            f"widest direction of {dim} latent dimensions",
+            f"second widest (both: {share:.0%} of the spread)",
+        )
+
+    @property
+    def _widest(self) -> tuple[np.ndarray, np.ndarray]:
+        """Singular values and directions (one a row) of the levels with data around their mean."""
+        points = self.coordinates.to_numpy()
+        points = points[self.known.to_numpy()] if self.known.sum() > 2 else points
+        return np.linalg.svd(points - points.mean(axis=0), full_matrices=True)[1:]
 
     @property
     def order(self) -> np.ndarray:

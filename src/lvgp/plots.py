@@ -26,10 +26,10 @@ def latent_map(
     """Draw the representative map, an ellipse holding `coverage` of the draws around each level.
 
     Levels without data are hollow, dashed and marked "not known". A map of one dimension is drawn
-    along a line, of a map of more the first two dimensions are shown.
+    along a line, one of more than two in its two widest directions, and the axes say so.
     """
     ax = _axes(ax, (5.0, 4.6))
-    points = _two_dimensional(latent.coordinates.to_numpy())
+    points = latent.coordinates.to_numpy() @ latent.plane
     flat = latent.coordinates.shape[1] == 1
     known = latent.known.to_numpy()
     if regions and len(latent.draws) > 1:
@@ -46,8 +46,9 @@ def latent_map(
         for level, has_data in zip(latent.levels, known, strict=True)
     ]
     ax.set_title(f"Latent map of {latent.column}")
-    ax.set_xlabel("latent dimension 1")
-    ax.set_ylabel("" if flat else "latent dimension 2")
+    across, up = latent.axis_labels
+    ax.set_xlabel(across)
+    ax.set_ylabel("" if flat else up)
     if flat:
         ax.set_yticks([])
     else:
@@ -174,7 +175,7 @@ def truth_beside_map(latent: Any, truth: pd.DataFrame, ax: np.ndarray | None = N
     _pad_limits(left)
     label_points(left, truth[[first, second]].to_numpy(float), [str(v) for v in latent.levels])
     latent_map(latent, right)
-    points = _two_dimensional(latent.coordinates.to_numpy())
+    points = latent.coordinates.to_numpy() @ latent.plane
     for value in np.unique(truth[first]):
         members = (truth[first] == value).to_numpy()
         left.plot(truth[first][members], truth[second][members], color=GREY, linewidth=0.6)

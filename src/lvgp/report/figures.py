@@ -130,7 +130,7 @@ def main_effect(column: Hashable, effect: pd.DataFrame, response: str) -> go.Fig
 
 def latent_map(latent: LatentMap) -> go.Figure:
     """Draw the map with what each level is like on hover, and regions that can be hidden."""
-    figure, points = go.Figure(), _flat(latent.coordinates.to_numpy())
+    figure, points = go.Figure(), latent.coordinates.to_numpy() @ latent.plane
     known = latent.known.to_numpy()
     has_regions = len(latent.draws) > 1
     if has_regions:
@@ -167,7 +167,7 @@ def latent_map(latent: LatentMap) -> go.Figure:
     figure.update_yaxes(visible=not flat)
     if not flat:
         figure.update_yaxes(scaleanchor="x")
-    return _finished(figure, "latent dimension 1", "latent dimension 2", 560, 0.35)
+    return _finished(figure, *latent.axis_labels, 560, 0.35)
 
 
 def level_text(latent: LatentMap, at: int) -> str:
@@ -266,10 +266,6 @@ def _joined(outlines: Iterable[np.ndarray]) -> dict[str, Sequence[float | None]]
         x += [*outline[:, 0].round(5).tolist(), None]
         y += [*outline[:, 1].round(5).tolist(), None]
     return {"x": x, "y": y}
-
-
-def _flat(points: np.ndarray) -> np.ndarray:
-    return np.pad(points, ((0, 0), (0, 1)))[:, :2] if points.shape[1] == 1 else points[:, :2]
 
 
 def _finished(
