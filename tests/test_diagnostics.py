@@ -186,19 +186,28 @@ def test_point_estimate_is_a_caution_only_with_categories():
 
 
 @pytest.mark.parametrize(
-    ("levels", "dim", "r_hat", "advised"),
-    [(12, 2, 1.4, True), (12, 3, 1.4, False), (4, 2, 1.4, False), (12, 2, 1.03, False)],
+    ("levels", "dim", "r_hat", "ended", "advised"),
+    [
+        (12, 2, 1.4, "draws", 3),
+        (73, 2, 1.04, "time", 5),
+        (73, 3, 1.04, "time", 5),
+        (73, 5, 1.4, "time", None),
+        (12, 3, 1.4, "draws", None),
+        (4, 2, 1.4, "draws", None),
+        (12, 2, 1.005, "draws", None),
+        (12, 2, 1.4, "interrupted", None),
+    ],
 )
-def test_chains_that_stay_apart_among_many_levels_are_given_another_dimension(
-    levels, dim, r_hat, advised
+def test_chains_that_do_not_agree_among_many_levels_are_advised_more_dimensions(
+    levels, dim, r_hat, ended, advised
 ):
     table = pd.DataFrame({"site": [f"E{level}" for level in range(levels)]})
     model, space = Model(0, (levels,), (dim,)), build_space(table)
     places = layout(model, levels)
     values = [np.full(places.size, value) for value in (900.0, 700.0, 1.002)]
     values[2][places.fitted.start] = r_hat
-    sampling = chains(convergence=Convergence(*values))
+    sampling = chains(convergence=Convergence(*values), ended=ended)
     draws = Draws("bayes", np.zeros((2000, model.size)), np.zeros(2000), 0, sampling=sampling)
-    found = diagnose(draws, model, space, np.arange(levels), maps_too=True)
-    assert ("try latent_dim=3" in " ".join(found.messages)) == advised
-    assert not advised or "'site'" in " ".join(found.messages)
+    text = " ".join(diagnose(draws, model, space, np.arange(levels), maps_too=True).messages)
+    assert (f"try latent_dim={{'site': {advised}}}" in text) == (advised is not None)
+    assert ("latent_dim" in text) == (advised is not None)

@@ -26,7 +26,7 @@ _MANY_DIVERGENCES, _TOO_MANY_DIVERGENCES = 0.005, 0.05
 _LOW_E_BFMI = 0.3
 _MANY_SATURATED = 0.1
 _HIGH_PARETO_K = 0.7
-_MANY_LEVELS = 10
+_MANY_LEVELS, _DOZENS_OF_LEVELS = 8, 30
 _COLUMNS = ["ess_bulk", "ess_tail", "r_hat", "concerns"]
 
 
@@ -116,8 +116,9 @@ def _of_chains(
     predictions, maps = judgements["predictions"], judgements["maps"]
     verdict = _worse(predictions, maps) if maps_too else predictions
     messages += troubles + _advice(sampling, verdict, predictions)
-    if predictions == "bad":
-        messages += _more_room(table, model, space)
+    asked = table if maps_too else table[table["concerns"] == "predictions"]
+    if sampling.ended in ("time", "draws") and not (asked["r_hat"] < MOST_R_HAT).all():
+        messages += _more_room(model, space)
     if from_mode:
         messages.append(
             "All chains started around one mode, with the inducing points found there: that they "
@@ -221,21 +222,22 @@ def _advice(sampling: Sampling, verdict: Judgement, predictions: Judgement) -> l
     return messages
 
 
-def _more_room(table: pd.DataFrame, model: Model, space: Space) -> list[str]:
-    """Advise another latent dimension to chains that stay apart, where levels are crowded.
+def _more_room(model: Model, space: Space) -> list[str]:
+    """Advise more latent dimensions to chains that do not agree, where levels are many.
 
-    On a plane levels cannot pass each other; with a third dimension they can (docs/large-data.md).
+    On a plane levels are in each other's way when a chain should move them; in three or five
+    dimensions they can pass (measured in docs/large-data.md).
     """
-    apart = table.loc[table["concerns"] == "predictions", "r_hat"].max() >= _CAUTION_R_HAT
-    pairs = zip(space.qualitative, model.latent_dims, strict=True)
-    crowded = [
-        repr(column.name) for column, dim in pairs if dim < 3 and len(column.levels) >= _MANY_LEVELS
-    ]
-    if not apart or not crowded:
+    roomy = {}
+    for column, dim in zip(space.qualitative, model.latent_dims, strict=True):
+        advised = 5 if len(column.levels) >= _DOZENS_OF_LEVELS else 3
+        if len(column.levels) >= _MANY_LEVELS and dim < advised:
+            roomy[column.name] = advised
+    if not roomy:
         return []
     return [
-        f"The chains stay in different places. With as many levels as {' and '.join(crowded)} "
-        "have, one more latent dimension often lets them meet: try latent_dim=3."
+        "Chains often agree sooner when levels have more room to pass each other on the latent "
+        f"map: try latent_dim={roomy!r}."
     ]
 
 
