@@ -11,7 +11,7 @@ import pytest
 import lvgp
 from lvgp import LVGPRegressor
 from lvgp.errors import DataWarning, InputError, LVGPWarning
-from lvgp.infer.inducing import at_rows, find_sparse_mode, greedy_rows
+from lvgp.infer.inducing import at_rows, find_points, find_sparse_mode, greedy_rows
 from lvgp.model import Model, pack_rows
 from lvgp.priors import Priors
 
@@ -200,6 +200,28 @@ def test_a_level_without_rows_does_not_move_the_inducing_points(rule):
         model.log_likelihood(mode.vectors[0], placed, Priors()),
         rtol=1e-12,
     )
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.usefixtures("double_precision")
+def test_points_for_full_bayes_are_those_of_a_plane(rule):
+    """In more dimensions chains start at the same process: distances are the same."""
+    x, t, y = table()
+    plane = Model(2, (5, 3), (2, 1), approximation=rule)
+    space = Model(2, (5, 3), (4, 1), approximation=rule)
+    rows = pack_rows(x, t, y)
+    flat = find_sparse_mode(plane, rows, Priors(), 12, 3, seed=0)
+    wide = find_points(space, rows, Priors(), 12, 3, seed=0)
+    jax.tree.map(np.testing.assert_array_equal, wide.inducing, flat.inducing)
+    placed = rows._replace(inducing=jax.tree.map(jnp.asarray, wide.inducing))
+    assert wide.vectors.shape == (1, space.size)
+    np.testing.assert_allclose(
+        space.log_likelihood(wide.vectors[0], placed, Priors()),
+        plane.log_likelihood(flat.vectors[0], placed, Priors()),
+        rtol=1e-12,
+    )
+    same = find_points(plane, rows, Priors(), 12, 3, seed=0)
+    np.testing.assert_array_equal(same.vectors, flat.vectors)
 
 
 @pytest.mark.usefixtures("double_precision")

@@ -37,6 +37,7 @@ _TOLERANCE = 1.0
 _ITERATIONS = 300
 _MEMORY = 30
 _REFINED = 2
+_DIMS = 2
 
 
 Choose = Callable[[Model, int, Any, Rows, Priors], Any]
@@ -113,6 +114,36 @@ def find_sparse_mode(
             ends = freed(model, each(held, model, ((end.vector, _EVALUATIONS) for end in ends)))
     warn_of_failures(sum(not np.isfinite(end.log_density) for end in first), restarts)
     return _as_draws(model, ends, evaluations, seed, time.perf_counter() - begun)
+
+
+def find_points(
+    model: Model,
+    rows: Rows,
+    priors: Priors,
+    n_inducing: int,
+    restarts: int,
+    seed: int,
+    progress: bool = False,
+) -> Draws:
+    """Return inducing points for full Bayes to keep, with a point where its chains can start.
+
+    They are those of a mode in two latent dimensions at the most: weights of levels know no
+    dimension, and a mode in more overfits, and its points with it. Further coordinates are zero.
+    """
+    dims = tuple(min(dim, _DIMS) for dim in model.latent_dims)
+    plane = replace(model, latent_dims=dims)
+    mode = find_sparse_mode(plane, rows, priors, n_inducing, restarts, seed, progress)
+    return replace(mode, vectors=_widened(plane, model, mode.vectors[0])[None])
+
+
+def _widened(plane: Model, model: Model, vector: Any) -> np.ndarray:
+    """Return `vector`, of a model with fewer latent dimensions, with zeros for the others."""
+    raw = plane.split(vector)[-1]
+    wider = [
+        np.pad(part, ((0, 0), (0, dim - part.shape[1]))).ravel()
+        for part, dim in zip(raw, model.latent_dims, strict=True)
+    ]
+    return np.concatenate([vector[: plane.raw_start], *wider])
 
 
 def _or_lowest(log_density: float) -> float:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from lvgp import compute
 from lvgp.errors import SlowFitWarning, warn
 from lvgp.infer.draws import Draws
-from lvgp.infer.inducing import find_sparse_mode
+from lvgp.infer.inducing import find_points, find_sparse_mode
 from lvgp.infer.optimize import find_mode, starting_points
 from lvgp.infer.sample import Budget, sample
 from lvgp.infer.variational import approximate
@@ -42,9 +42,8 @@ def infer(model: Model, rows: Rows, priors: Priors, plan: Plan, seed: int) -> Dr
     """Return draws from the posterior, or its mode, as the plan's method has it."""
     begun, mode = time.perf_counter(), None
     if model.approximation is not None:
-        mode = find_sparse_mode(
-            model, rows, priors, plan.n_inducing, plan.restarts, seed, plan.progress
-        )
+        find = find_points if plan.method == "bayes" else find_sparse_mode
+        mode = find(model, rows, priors, plan.n_inducing, plan.restarts, seed, plan.progress)
         rows = rows._replace(inducing=jax.tree.map(jnp.asarray, mode.inducing))
     elif plan.method != "bayes":
         mode = find_mode(model, rows, priors, plan.restarts, seed, plan.progress)
