@@ -8,7 +8,9 @@ seconds (which may be too few for any draws: "failed"). The figures of the autho
 
     LVGP_DATA=... python benchmarks/sparse_accuracy.py [--dim D] [--bayes] [M ...]
 
-With --bayes full Bayes alone: a mode in many dimensions overfits. Writes benchmarks/results/sparse_accuracy.json after every fit, and goes on from what is in it.
+With --bayes full Bayes alone: a mode in many dimensions overfits.
+
+Writes benchmarks/results/sparse_accuracy.json after every fit, and goes on from what is in it.
 """
 
 from __future__ import annotations

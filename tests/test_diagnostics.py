@@ -189,9 +189,9 @@ def test_point_estimate_is_a_caution_only_with_categories():
     ("levels", "dim", "r_hat", "ended", "advised"),
     [
         (12, 2, 1.4, "draws", 3),
-        (73, 2, 1.04, "time", 5),
-        (73, 3, 1.04, "time", 5),
-        (73, 5, 1.4, "time", None),
+        (73, 2, 1.04, "time", 8),
+        (73, 5, 1.04, "time", 8),
+        (73, 8, 1.4, "time", None),
         (12, 3, 1.4, "draws", None),
         (4, 2, 1.4, "draws", None),
         (12, 2, 1.005, "draws", None),

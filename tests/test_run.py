@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lvgp import LVGPRegressor
+from lvgp import LVGPRegressor, options
 from lvgp.errors import LVGPError, LVGPWarning, OptionWarning, SlowFitWarning
 from lvgp.infer import run
+from lvgp.space import build_space
 
 
 def table(rows=24):
@@ -46,6 +47,36 @@ def test_a_short_fit_is_not():
         warnings.simplefilter("error", SlowFitWarning)
         model = LVGPRegressor(draws=60, warmup=40, random_state=0, progress=False).fit(*table())
     assert model.draws_.sampling is not None
+
+
+@pytest.mark.parametrize(
+    ("levels", "dim", "method", "warned"),
+    [
+        (30, 2, "bayes", True),
+        (30, 1, "bayes", True),
+        (29, 2, "bayes", False),
+        (30, 3, "bayes", False),
+        (30, 2, "vi", False),
+    ],
+)
+def test_dozens_of_levels_on_a_plane_are_warned_of_before_sampling(levels, dim, method, warned):
+    space = build_space(pd.DataFrame({"site": np.resize(np.arange(levels).astype(str), 200)}))
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        options.warn_of_many_levels(space, (dim,), method, 200)
+    assert [one.category for one in given] == [SlowFitWarning] * warned
+    assert all("latent_dim={'site': 8} (on the command line" in str(one.message) for one in given)
+
+
+def test_the_warning_of_dozens_of_levels_comes_before_the_time_is_spent():
+    names = [f"s{number}" for number in range(31)]
+    X = pd.DataFrame({"site": np.resize(names, 62)})
+    model = LVGPRegressor(time_limit=1e-3, random_state=0, progress=False)
+    with (
+        pytest.warns(SlowFitWarning, match=r"dozens of levels.*\{'site': 8\}"),
+        pytest.raises(LVGPError, match="time limit"),
+    ):
+        model.fit(X, np.arange(62.0) % 7)
 
 
 def test_the_time_limit_counts_the_search_for_the_mode_too():

@@ -306,8 +306,9 @@ def test_as_many_levels_as_rows_is_warned_of(values, options):
         build_space(frame(values), **options)
 
 
-def test_fewer_levels_than_rows_is_not_warned_of():
+def test_fewer_levels_than_rows_is_not_warned_of(recwarn):
     build_space(frame(["r1", "r2", "r3", "r3"]))
+    assert not recwarn.list
 
 
 # -- declared levels -------------------------------------------------------------------------------

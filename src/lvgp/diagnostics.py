@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,8 @@ from lvgp.infer.draws import Draws, Optimization, Sampling, Variational
 from lvgp.model import Model
 from lvgp.space import Space
 
+DOZENS_OF_LEVELS = 30
+
 Judgement = Literal["ok", "caution", "bad"]
 _ORDER: tuple[Judgement, ...] = ("ok", "caution", "bad")
 _CAUTION_R_HAT, _CAUTION_ESS, _CAUTION_TAIL_ESS = 1.05, 100.0, 25.0
@@ -26,7 +28,11 @@ _MANY_DIVERGENCES, _TOO_MANY_DIVERGENCES = 0.005, 0.05
 _LOW_E_BFMI = 0.3
 _MANY_SATURATED = 0.1
 _HIGH_PARETO_K = 0.7
-_MANY_LEVELS, _DOZENS_OF_LEVELS = 8, 30
+_MANY_LEVELS = 8
+_ROOM = (
+    "Chains often agree sooner when levels have more room to pass each other on the latent map: "
+    "try latent_dim={!r}."
+)
 _COLUMNS = ["ess_bulk", "ess_tail", "r_hat", "concerns"]
 
 
@@ -118,7 +124,8 @@ def _of_chains(
     messages += troubles + _advice(sampling, verdict, predictions)
     asked = table if maps_too else table[table["concerns"] == "predictions"]
     if sampling.ended in ("time", "draws") and not (asked["r_hat"] < MOST_R_HAT).all():
-        messages += _more_room(model, space)
+        roomy = roomier(space, model.latent_dims, _MANY_LEVELS)
+        messages += [_ROOM.format(roomy)] if roomy else []
     if from_mode:
         messages.append(
             "All chains started around one mode, with the inducing points found there: that they "
@@ -222,23 +229,18 @@ def _advice(sampling: Sampling, verdict: Judgement, predictions: Judgement) -> l
     return messages
 
 
-def _more_room(model: Model, space: Space) -> list[str]:
-    """Advise more latent dimensions to chains that do not agree, where levels are many.
+def roomier(space: Space, latent_dims: tuple[int, ...], least: int) -> dict[Hashable, int]:
+    """Return the latent dimensions to try for columns of at least `least` levels that have fewer.
 
-    On a plane levels are in each other's way when a chain should move them; in three or five
-    dimensions they can pass (measured in docs/large-data.md).
+    On a plane levels are in each other's way when a chain should move them; in three dimensions,
+    or eight when there are dozens of levels, they can pass (measured in docs/large-data.md).
     """
-    roomy = {}
-    for column, dim in zip(space.qualitative, model.latent_dims, strict=True):
-        advised = 5 if len(column.levels) >= _DOZENS_OF_LEVELS else 3
-        if len(column.levels) >= _MANY_LEVELS and dim < advised:
-            roomy[column.name] = advised
-    if not roomy:
-        return []
-    return [
-        "Chains often agree sooner when levels have more room to pass each other on the latent "
-        f"map: try latent_dim={roomy!r}."
-    ]
+    found = {}
+    for column, dim in zip(space.qualitative, latent_dims, strict=True):
+        advised = 8 if len(column.levels) >= DOZENS_OF_LEVELS else 3
+        if len(column.levels) >= least and dim < advised:
+            found[column.name] = advised
+    return found
 
 
 def _e_bfmi(energy: np.ndarray) -> tuple[float, ...]:

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from lvgp.errors import DataWarning, InputError, OptionWarning, warn
+from lvgp.diagnostics import DOZENS_OF_LEVELS, roomier
+from lvgp.errors import DataWarning, InputError, OptionWarning, SlowFitWarning, warn
 from lvgp.infer import microcanonical, nuts
 from lvgp.infer.sample import Budget
 from lvgp.model import groups
@@ -97,8 +98,8 @@ def checked_priors(priors: Any, is_sparse: bool = False) -> Priors:
     return value.check()
 
 
-def warn_of_more_levels_than_rows(space: Space, rows: int) -> None:
-    """Say that a column has levels that no row can tell anything about."""
+def warn_of_many_levels(space: Space, latent_dims: tuple[int, ...], method: str, rows: int) -> None:
+    """Say that a column has levels without data, or so many that chains will not agree soon."""
     for column in space.qualitative:
         if len(column.levels) > rows:
             empty = sum(count == 0 for count in column.counts)
@@ -108,6 +109,16 @@ def warn_of_more_levels_than_rows(space: Space, rows: int) -> None:
                 "alone",
                 DataWarning,
             )
+    flat = {c.name for c, dim in zip(space.qualitative, latent_dims, strict=True) if dim <= 2}
+    advised = roomier(space, latent_dims, DOZENS_OF_LEVELS)
+    roomy = {name: dim for name, dim in advised.items() if name in flat}
+    if roomy and method == "bayes":
+        warn(
+            "latent_dim: with dozens of levels on a plane chains often disagree for as long as "
+            f"they run; latent_dim={roomy!r} (on the command line --latent-dim "
+            f"{max(roomy.values())}) gives levels room to pass each other, and chains agree sooner",
+            SlowFitWarning,
+        )
 
 
 def inducing(approximation: str | None, n_inducing: Any, training: Encoded) -> int:
