@@ -83,6 +83,15 @@ def test_grid_of_single_draws(latent):
     np.testing.assert_allclose(points[0], 0.0)
 
 
+def test_single_draws_of_more_dimensions_show_the_widest_directions():
+    draws = np.random.default_rng(4).normal(size=(6, 5, 4)) * [0.1, 0.1, 1.0, 3.0]
+    latent = interpret.latent_map("rbf", "M", LEVELS, (1,) * 5, draws)
+    ax = plots.single_draw_maps(latent, rows=1, columns=1).ravel()[0]
+    points = np.asarray(ax.collections[0].get_offsets())
+    variances = np.sort(np.linalg.eigvalsh(np.cov(draws[0].T)))[::-1]
+    np.testing.assert_allclose(np.cov(points.T), np.diag(variances[:2]), atol=1e-10)
+
+
 def test_correlation_map_orders_by_similarity_and_shows_both_halves(latent):
     order = list(latent.order)
     names = [LEVELS[position] for position in order]

@@ -315,9 +315,12 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 def _two_dimensional(points: np.ndarray) -> np.ndarray:
+    """Return points of any dimension on the plane: of more than two, in their widest directions."""
     if points.shape[1] == 1:
         return np.column_stack([points[:, 0], np.zeros(len(points))])
-    return points[:, :2]
+    if points.shape[1] == 2:
+        return points
+    return points @ np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][:2].T
 
 
 def _pad_limits(ax: Axes) -> None:
