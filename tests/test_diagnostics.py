@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lvgp.diagnostics import diagnose
+from lvgp.diagnostics import diagnose, roomier
 from lvgp.infer.convergence import layout
 from lvgp.infer.draws import Convergence, Draws, Optimization, Sampling, Variational
 from lvgp.model import Model
@@ -183,6 +183,16 @@ def test_point_estimate_is_a_caution_only_with_categories():
     assert "2 of 3 starts" in " ".join(found.messages)
     numeric = build_space(X[["heat"]])
     assert diagnose(draws, Model(1, (), ()), numeric, ROWS, True).verdict == "ok"
+
+
+@pytest.mark.parametrize(("rule", "most"), [(None, 8), ("fitc", 8), ("vfe", 5)])
+def test_vfe_is_advised_fewer_dimensions(rule, most):
+    names = [f"s{number}" for number in range(45)]
+    table = pd.DataFrame({"m": np.resize(list("abcdefgh"), 90), "s": np.resize(names, 90)})
+    space = build_space(table)
+    model = Model(0, (8, 45), (2, 4), approximation=rule)
+    assert roomier(space, model, least=8) == {"m": 3, "s": most}
+    assert roomier(space, model, least=30) == {"s": most}
 
 
 @pytest.mark.parametrize(

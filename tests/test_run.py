@@ -9,6 +9,7 @@ import pytest
 from lvgp import LVGPRegressor, options
 from lvgp.errors import LVGPError, LVGPWarning, OptionWarning, SlowFitWarning
 from lvgp.infer import run
+from lvgp.model import Model
 from lvgp.space import build_space
 
 
@@ -63,7 +64,7 @@ def test_dozens_of_levels_on_a_plane_are_warned_of_before_sampling(levels, dim, 
     space = build_space(pd.DataFrame({"site": np.resize(np.arange(levels).astype(str), 200)}))
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
-        options.warn_of_many_levels(space, (dim,), method, 200)
+        options.warn_of_many_levels(space, Model(0, (levels,), (dim,)), method, 200)
     assert [one.category for one in given] == [SlowFitWarning] * warned
     assert all("latent_dim={'site': 8} (on the command line" in str(one.message) for one in given)
 

@@ -124,7 +124,7 @@ def _of_chains(
     messages += troubles + _advice(sampling, verdict, predictions)
     asked = table if maps_too else table[table["concerns"] == "predictions"]
     if sampling.ended in ("time", "draws") and not (asked["r_hat"] < MOST_R_HAT).all():
-        roomy = roomier(space, model.latent_dims, _MANY_LEVELS)
+        roomy = roomier(space, model, _MANY_LEVELS)
         messages += [_ROOM.format(roomy)] if roomy else []
     if from_mode:
         messages.append(
@@ -229,15 +229,17 @@ def _advice(sampling: Sampling, verdict: Judgement, predictions: Judgement) -> l
     return messages
 
 
-def roomier(space: Space, latent_dims: tuple[int, ...], least: int) -> dict[Hashable, int]:
+def roomier(space: Space, model: Model, least: int) -> dict[Hashable, int]:
     """Return the latent dimensions to try for columns of at least `least` levels that have fewer.
 
     On a plane levels are in each other's way when a chain should move them; in three dimensions,
-    or eight when there are dozens of levels, they can pass (measured in docs/large-data.md).
+    or eight when there are dozens of levels, they can pass. VFE's penalty grows with the space
+    that inducing points have to span, and five serve it better (measured in docs/large-data.md).
     """
     found = {}
-    for column, dim in zip(space.qualitative, latent_dims, strict=True):
-        advised = 8 if len(column.levels) >= DOZENS_OF_LEVELS else 3
+    most = 5 if model.approximation == "vfe" else 8
+    for column, dim in zip(space.qualitative, model.latent_dims, strict=True):
+        advised = most if len(column.levels) >= DOZENS_OF_LEVELS else 3
         if len(column.levels) >= least and dim < advised:
             found[column.name] = advised
     return found

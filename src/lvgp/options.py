@@ -16,7 +16,7 @@ from lvgp.diagnostics import DOZENS_OF_LEVELS, roomier
 from lvgp.errors import DataWarning, InputError, OptionWarning, SlowFitWarning, warn
 from lvgp.infer import microcanonical, nuts
 from lvgp.infer.sample import Budget
-from lvgp.model import groups
+from lvgp.model import Model, groups
 from lvgp.priors import Priors
 from lvgp.space import Encoded, Space
 from lvgp.table import column_keys
@@ -98,7 +98,7 @@ def checked_priors(priors: Any, is_sparse: bool = False) -> Priors:
     return value.check()
 
 
-def warn_of_many_levels(space: Space, latent_dims: tuple[int, ...], method: str, rows: int) -> None:
+def warn_of_many_levels(space: Space, model: Model, method: str, rows: int) -> None:
     """Say that a column has levels without data, or so many that chains will not agree soon."""
     for column in space.qualitative:
         if len(column.levels) > rows:
@@ -109,8 +109,8 @@ def warn_of_many_levels(space: Space, latent_dims: tuple[int, ...], method: str,
                 "alone",
                 DataWarning,
             )
-    flat = {c.name for c, dim in zip(space.qualitative, latent_dims, strict=True) if dim <= 2}
-    advised = roomier(space, latent_dims, DOZENS_OF_LEVELS)
+    flat = {c.name for c, dim in zip(space.qualitative, model.latent_dims, strict=True) if dim <= 2}
+    advised = roomier(space, model, DOZENS_OF_LEVELS)
     roomy = {name: dim for name, dim in advised.items() if name in flat}
     if roomy and method == "bayes":
         warn(

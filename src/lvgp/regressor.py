@@ -179,7 +179,7 @@ class LVGPRegressor(RegressorMixin, BaseEstimator):
         # the same fit: chains would turn those bits into other draws
         standardised = np.round((response - y_mean) / y_scale, 10)
         training = space.encode(X)
-        options.warn_of_many_levels(space, model.latent_dims, self.method, len(response))
+        options.warn_of_many_levels(space, model, self.method, len(response))
         points = options.inducing(self.approximation, self.n_inducing, training)
         seed = options.seed(self.random_state)
         with compute.scope():
