@@ -82,20 +82,14 @@ def diagnose(
 ) -> Diagnostics:
     """Judge draws of any method; `watched` are the training rows whose predictions were watched."""
     if draws.sampling is not None:
-        from_mode = draws.inducing is not None
-        return _of_chains(draws.sampling, model, space, watched, maps_too, from_mode)
+        return _of_chains(draws.sampling, model, space, watched, maps_too)
     if draws.variational is not None:
         return _of_approximation(draws.variational)
     return _of_estimate(draws, bool(space.qualitative))
 
 
 def _of_chains(
-    sampling: Sampling,
-    model: Model,
-    space: Space,
-    watched: np.ndarray,
-    maps_too: bool,
-    from_mode: bool,
+    sampling: Sampling, model: Model, space: Space, watched: np.ndarray, maps_too: bool
 ) -> Diagnostics:
     places = layout(model, len(watched))
     found = sampling.convergence
@@ -126,14 +120,27 @@ def _of_chains(
     if sampling.ended in ("time", "draws") and not (asked["r_hat"] < MOST_R_HAT).all():
         roomy = roomier(space, model, _MANY_LEVELS)
         messages += [_ROOM.format(roomy)] if roomy else []
-    if from_mode:
-        messages.append(
-            "All chains started around one mode, with the inducing points found there: that they "
-            "agree says little about other modes."
-        )
+    messages += _of_points(model.approximation)
     return Diagnostics(
         verdict, predictions, maps, tuple(messages), table, divergences, e_bfmi, saturation
     )
+
+
+def _of_points(approximation: str | None) -> list[str]:
+    """Say what inducing points leave open."""
+    if approximation is None:
+        return []
+    messages = [
+        "All chains started around one mode, with the inducing points found there: that they "
+        "agree says little about other modes."
+    ]
+    if approximation == "vfe":
+        messages.append(
+            "VFE takes for noise what its inducing points miss, more so in many latent dimensions: "
+            "intervals for f, which leave noise out, can be too narrow. Intervals with "
+            'include_noise=True hold it, and approximation="fitc" is the check.'
+        )
+    return messages
 
 
 def _judged(part: pd.DataFrame) -> Judgement:
