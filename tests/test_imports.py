@@ -33,6 +33,7 @@ ORDER = [
     "infer.inducing",
     "infer.chains",
     "infer.convergence",
+    "infer.folds",
     "infer.microcanonical",
     "infer.nuts",
     "infer.sample",

@@ -11,6 +11,8 @@ densities want tens of them (benchmarks/trajectories.py):
 - the step follows the mean acceptance of all chains;
 - the length of trajectories grows or shrinks until a draw seems worth `_WORTH` independent draws
   in the median identified quantity.
+
+Between trajectories, folds of the latent maps are tried (`folds.py`).
 """
 
 from __future__ import annotations
@@ -30,22 +32,28 @@ from jax import Array
 from lvgp import compute
 from lvgp.infer.chains import Chains, Point, Record, joined, recorded
 from lvgp.infer.convergence import glance, identified
+from lvgp.infer.folds import try_folds
 from lvgp.model import Model, Rows
 from lvgp.priors import Priors
 
 MOST_STEPS = 1000
 TARGET_ACCEPT = 0.85
-_WORTH = 0.7
+_WORTH = 0.4
 _SHORTEST_STEP = 0.5
 _NEARLY_ALL = 0.96
+_FOLDS = 0.3
 
 
 class Tuning(NamedTuple):
-    """What all chains share: step, mean length of a trajectory, diagonal of the inverse metric."""
+    """What all chains share."""
 
     step: float
     length: float
+    """Mean length of a trajectory."""
     inverse_mass: np.ndarray
+    """Diagonal of the inverse metric."""
+    folds: float = _FOLDS
+    """Folds tried for each step of a trajectory; one costs some two fifths of a step."""
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=compute.ONE_THREAD)
@@ -79,7 +87,7 @@ def advance(
     )
 
     def transition(index: Array, point: Point) -> tuple[Point, Record]:
-        keys = jax.random.split(jax.random.fold_in(key, first + index), 4)
+        keys = jax.random.split(jax.random.fold_in(key, first + index), 5)
         # a step that suits most of the density is too long for its narrow parts
         step = tuning.step * jax.random.uniform(keys[0], minval=_SHORTEST_STEP)
         wanted = jnp.ceil(2.0 * jax.random.uniform(keys[1]) * tuning.length / step)
@@ -89,7 +97,13 @@ def advance(
         )
         direction = generate_unit_vector(keys[2], point.vector)
         end, info, _ = propose(keys[3], IntegratorState(point.vector, direction, *point[1:]))
-        point = Point(end.position, end.logdensity, end.logdensity_grad)
+        attempts = jnp.ceil(tuning.folds * steps).astype(jnp.int32)
+        vector, changed = try_folds(model, density, end.position, end.logdensity, keys[4], attempts)
+        point = jax.lax.cond(
+            changed,
+            lambda: Point(vector, *jax.value_and_grad(density)(vector)),
+            lambda: Point(end.position, end.logdensity, end.logdensity_grad),
+        )
         # these dynamics keep no energy that E-BFMI could be computed from
         no_energy = jnp.asarray(jnp.nan)
         return point, Record(point, info.acceptance_rate, steps, step, info.is_divergent, no_energy)
@@ -165,7 +179,7 @@ class Microcanonical:
             if part in (2, 3, 4, 6, 8, 12, 16):
                 self._measure_metric(joined(history[-max(1, len(history) // 2) :]).point)
             if part in (4, 12):
-                grown = (2.0 if part == 4 else 6.0) * math.sqrt(self._model.size)
+                grown = (2.0 if part == 4 else 4.0) * math.sqrt(self._model.size)
                 self.tuning = self.tuning._replace(length=grown)
             if part == 16:
                 self._move_length(joined(history[-4:]).point)

@@ -1,0 +1,82 @@
+"""Folding latent maps: Metropolis moves between maps that trajectories rarely pass between.
+
+Levels on a plane are in each other's way: to change sides they would have to pass where the density
+is low. A fold takes some of them there at once, by mirroring one end of the map. It needs the
+density only, not its gradient (benchmarks/folds.py measures what folds are worth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from lvgp.model import Model
+
+
+def fold(latents: Array, key: Array) -> Array:
+    """Return raw latents (levels, d) of one column with those at one end of the map mirrored.
+
+    Up to a third of the levels, few more often than many, are taken from one end along a random
+    direction n, and mirrored along a random direction perpendicular to n at the origin, where the
+    prior has its centre. That changes no projection on n, so folding again with the same key undoes
+    it; it keeps volumes, and the prior. A fold is therefore accepted with the ratio of likelihoods.
+    In one dimension the levels furthest from the origin, or nearest to it, change sign.
+    """
+    levels, dim = latents.shape
+    keys = jax.random.split(key)
+    first, second = jax.random.normal(keys[0], (2, dim))
+    if dim == 1:
+        mirrored, along = jnp.ones(1), first * jnp.abs(latents[:, 0])
+    else:
+        mirrored = second - first * (first @ second) / (first @ first)
+        mirrored, along = mirrored / jnp.linalg.norm(mirrored), latents @ first
+    most = 1 + levels // 3
+    count = jnp.floor(most ** jax.random.uniform(keys[1]))
+    place = jnp.sum(along[:, None] > along, axis=1)
+    across = jnp.where(place < count, latents @ mirrored, 0.0)
+    return latents - 2.0 * across[:, None] * mirrored
+
+
+def try_folds(
+    model: Model,
+    log_density: Callable[[Array], Array],
+    vector: Array,
+    value: Array,
+    key: Array,
+    attempts: Array,
+) -> tuple[Array, Array]:
+    """Try folds of random columns, one after the other; return the vector and whether it changed.
+
+    `value` is the log density at `vector`.
+    """
+    columns, start = [], model.raw_start
+    for levels, dim in zip(model.n_levels, model.latent_dims, strict=True):
+        columns.append(partial(_fold_block, slice(start, start + levels * dim), levels))
+        start += levels * dim
+    if not columns:
+        return vector, jnp.asarray(False)
+
+    def attempt(index: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        vector, value, changed = state
+        keys = jax.random.split(jax.random.fold_in(key, index))
+        column, threshold = jax.random.uniform(keys[0], (2,))
+        which = jnp.floor(column * len(columns)).astype(jnp.int32)
+        folded = jax.lax.switch(which, columns, vector, keys[1])
+        new = log_density(folded)
+        # never true where the density is not a number
+        taken = jnp.log(threshold) < new - value
+        vector, value = jnp.where(taken, folded, vector), jnp.where(taken, new, value)
+        return vector, value, changed | taken
+
+    start_state = (vector, value, jnp.asarray(False))
+    vector, _, changed = jax.lax.fori_loop(0, attempts, attempt, start_state)
+    return vector, changed
+
+
+def _fold_block(block: slice, levels: int, vector: Array, key: Array) -> Array:
+    folded = fold(vector[block].reshape(levels, -1), key)
+    return vector.at[block].set(folded.ravel())
