@@ -2,7 +2,8 @@
 
 For each case and mean length (in units of the square root of the number of parameters): gradients
 a draw, and effective draws of the worst and the median identified quantity per 10 000 gradients of
-sampling. "tuned" is what warm-up chooses; "2 steps" is the length that BlackJAX's own tuning fixes.
+sampling, no folds tried. "tuned" is what warm-up chooses; "2 steps" is the length that BlackJAX's
+own tuning fixes.
 
     python benchmarks/trajectories.py [draws]
 """
@@ -16,6 +17,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import math
 import sys
+import time
 
 import jax
 import numpy as np
@@ -30,11 +32,11 @@ from lvgp.model import pack_rows
 from lvgp.priors import Priors
 
 PRIORS = Priors()
-LENGTHS = ("2 steps", 2.0, 4.0, 6.0, 9.0, "tuned")
+LENGTHS = ("2 steps", 1.5, 3.0, 4.0, 6.0, "tuned")
 
 
-def sampled(case, length, draws):
-    """Warm up, set the length, and sample; return gradients a draw and both efficiencies."""
+def sampled(case, changed, draws):
+    """Warm up, change the tuning, and sample; return the record, CPU seconds and all ESS."""
     model, encoded = case.model, case.encoded
     with compute.scope():
         rows = pack_rows(encoded.x, encoded.t, case.standardised)
@@ -43,16 +45,26 @@ def sampled(case, length, draws):
         points = sampler.begin(starting_points(model, PRIORS, 4, 0))
         with side_by_side(points, None, np.inf, lambda *_: None) as chains:
             sampler.warm_up(chains, 250)
-            if length == "2 steps":
-                sampler.tuning = sampler.tuning._replace(length=1.5 * sampler.tuning.step)
-            elif length != "tuned":
-                sampler.tuning = sampler.tuning._replace(length=length * math.sqrt(model.size))
+            sampler.tuning = changed(sampler.tuning)
+            cpu = time.process_time()
             record = chains.advance(sampler.advance, draws)
+            cpu = time.process_time() - cpu
         pairs = zip(record.point.vector, record.point.log_density, strict=True)
         values = np.stack([convergence.identified(model, *pair, rows, PRIORS) for pair in pairs])
-    ess = convergence.measure(values).ess_bulk
-    share = 1e4 / record.steps.sum()
-    return record.steps.mean(), share * ess.min(), share * np.median(ess)
+    return record, cpu, convergence.measure(values).ess_bulk
+
+
+def with_length(case, length):
+    """Return what sets the length of trajectories, and their number of folds to none."""
+
+    def change(tuning):
+        if length == "2 steps":
+            tuning = tuning._replace(length=1.5 * tuning.step)
+        elif length != "tuned":
+            tuning = tuning._replace(length=length * math.sqrt(case.model.size))
+        return tuning._replace(folds=0.0)
+
+    return change
 
 
 def main(draws):
@@ -64,7 +76,10 @@ def main(draws):
     print("|---|---|---|---|---|")
     for case in cases:
         for length in LENGTHS:
-            figures = " | ".join(f"{value:.1f}" for value in sampled(case, length, draws))
+            record, _, ess = sampled(case, with_length(case, length), draws)
+            share = 1e4 / record.steps.sum()
+            found = record.steps.mean(), share * ess.min(), share * np.median(ess)
+            figures = " | ".join(f"{value:.1f}" for value in found)
             print(f"| {case.name} | {length} | {figures} |", flush=True)
 
 
