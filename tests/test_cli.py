@@ -421,7 +421,9 @@ def test_a_fit_that_is_told_to_end_keeps_what_was_drawn(tmp_path):
     script = "import sys; from lvgp.cli import main; sys.argv[0] = 'lvgp'; main()"
     options = ["--target", "y", "--categorical", "t", "-o", str(tmp_path / "m.lvgp")]
     command = [sys.executable, "-c", script, "fit", str(tmp_path / "data.csv"), *options]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    one_core = os.environ | {"LVGP_CORES": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = subprocess.Popen(command, env=one_core, **pipes)
     assert "column" in running.stdout.readline() + running.stdout.readline()
     time.sleep(25)
     running.terminate()
