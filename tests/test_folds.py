@@ -26,7 +26,7 @@ def test_a_fold_mirrors_up_to_a_third_of_the_levels_and_undoes_itself(shape):
         moved = (np.abs(folded - latents) > 1e-9).any(axis=1).sum()
         assert 1 <= moved <= shape[0] // 3
         np.testing.assert_allclose(fold(folded, key), latents, atol=1e-12)
-        # distances to the origin, which the prior depends on, and within the part that moves
+        # the prior depends on distances to the origin
         np.testing.assert_allclose((folded**2).sum(1), (latents**2).sum(1), rtol=1e-12)
         jacobian = jax.jacfwd(lambda z, key=key: fold(z, key).ravel())(jnp.asarray(latents))
         assert abs(np.linalg.det(jacobian.reshape(latents.size, -1))) == pytest.approx(1.0)
@@ -45,7 +45,7 @@ def test_few_levels_are_folded_more_often_than_many():
 def test_folds_leave_a_lopsided_density_as_it_is(dims):
     """Exact draws, by rejection from the prior, have the same averages after thirty folds each.
 
-    Twelve comparisons with |z| < 5 on 20 000 independent draws: false alarms below 1e-5.
+    Eleven comparisons with |z| < 5 on 20 000 independent draws: false alarms below 1e-5.
     """
     model = Model(0, (4, 5), dims)
     rng = np.random.default_rng(2)
@@ -71,9 +71,9 @@ def test_folds_leave_a_lopsided_density_as_it_is(dims):
     hyperparameters = slice(0, model.raw_start)
     np.testing.assert_array_equal(after[:, hyperparameters], before[:, hyperparameters])
     fresh = candidates[rng.random(len(chance)) < chance][-20_000:]
-    directions = np.concatenate([tilt[None], rng.standard_normal((10, model.size))])
+    directions = np.concatenate([tilt[None], rng.standard_normal((4, model.size))])
     for part in (slice(None), slice(model.raw_start, None)):
-        for direction in directions[:5]:
+        for direction in directions:
             found, expected = (values[:, part] @ direction[part] for values in (after, fresh))
             error = np.hypot(found.std(), expected.std()) / np.sqrt(20_000)
             assert abs(found.mean() - expected.mean()) < 5 * error
