@@ -2,11 +2,11 @@
 
 For each case and number of folds tried for each step of a trajectory: effective draws of the worst
 identified quantity, of the worst twentieth and of the median one, per CPU second of sampling,
-warm-up and compilation left out. All with the same number of CPU seconds, roughly. Where maps have
-modes that are rarely left (M2AX bulk modulus), such figures are themselves uncertain by half for
-less than some 400 seconds.
+warm-up and compilation left out, and the largest R-hat. Where maps have modes that are rarely left
+(M2AX bulk modulus), four chains show by luck which of them they meet; so four chains from each of
+several seeds, warmed up and tuned anew, are measured together, as if they were one run.
 
-    LVGP_DATA=... python benchmarks/folds.py [CPU seconds for each]
+    LVGP_DATA=... python benchmarks/folds.py [CPU seconds for each seed] [seeds]
 
 Writes benchmarks/results/folds.json after every line.
 """
@@ -26,13 +26,15 @@ import numpy as np
 import tables
 from trajectories import sampled
 
+from lvgp.infer import convergence
+
 RESULTS = Path(__file__).parent / "results" / "folds.json"
 FOLDS = (0.0, 0.3, 1.0)
 PROBE = 50
 
 
-def efficiency(case, folds, seconds):
-    """Sample for about `seconds` CPU seconds; return figures."""
+def efficiency(case, folds, seconds, seeds):
+    """Sample for about `seconds` CPU seconds with each seed; return figures of all together."""
 
     def change(tuning):
         return tuning._replace(folds=folds)
@@ -40,34 +42,45 @@ def efficiency(case, folds, seconds):
     # the first of them compiles
     for _ in range(2):
         _, probed, _ = sampled(case, change, PROBE)
-    record, cpu, ess = sampled(case, change, max(PROBE, int(PROBE * seconds / probed)))
-    worst, twentieth, median = np.quantile(ess, [0.0, 0.05, 0.5]) / cpu
+    draws = max(PROBE, int(PROBE * seconds / probed))
+    runs = [sampled(case, change, draws, seed) for seed in range(seeds)]
+    cpu = sum(run[1] for run in runs)
+    found = convergence.measure(np.concatenate([values for _, _, values in runs]))
+    worst, twentieth, median = np.quantile(found.ess_bulk, [0.0, 0.05, 0.5]) / cpu
     return {
         "case": case.name,
         "folds": folds,
+        "chains": 4 * seeds,
+        "draws": draws,
         "cpu": cpu,
-        "gradients": int(record.steps.sum()),
+        "gradients": int(sum(record.steps.sum() for record, _, _ in runs)),
         "worst": worst,
         "twentieth": twentieth,
         "median": median,
+        "r_hat": float(found.r_hat.max()),
     }
 
 
-def main(seconds):
+def main(seconds, seeds):
     """Print a line for each case and number of folds."""
     cases = [tables.m2ax("bulk"), tables.m2ax("shear")] if tables.has_tables() else []
     cases.append(tables.problem("borehole", 4))
     results = []
-    print("| case | folds a step | CPU s | worst per CPU s | worst twentieth | median |")
-    print("|---|---|---|---|---|---|")
+    print("| case | folds a step | CPU s | worst per CPU s | worst twentieth | median | R-hat |")
+    print("|---|---|---|---|---|---|---|")
     for case in cases:
         for folds in FOLDS:
-            found = efficiency(case, folds, seconds)
+            found = efficiency(case, folds, seconds, seeds)
             results.append(found)
             RESULTS.write_text(json.dumps(results, indent=1))
             figures = " | ".join(f"{found[name]:.3g}" for name in ("worst", "twentieth", "median"))
-            print(f"| {case.name} | {folds} | {found['cpu']:.0f} | {figures} |", flush=True)
+            print(
+                f"| {case.name} | {folds} | {found['cpu']:.0f} | {figures} "
+                f"| {found['r_hat']:.3f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 400.0)
+    given = [float(argument) for argument in sys.argv[1:]]
+    main(*(given[:1] or [200.0]), int((given[1:] or [3])[0]))

@@ -8,13 +8,16 @@ sampling without compilation, everything on one core. Wall seconds cover compila
 time and the time to ESS 400 of our way are taken in a second process with all cores, the latter
 with compiled programs warm.
 
-    python benchmarks/sampling.py [--seeds] [case ...]
+Where a posterior has modes that are rarely left, the ESS of a run depends on which of them it
+happened to visit, and one chain does not notice those it never met. So each way runs with several
+seeds. A line of the table is the average over seeds; "paper, pooled" are its chains measured
+together, as four chains of one run, per CPU second of all of them. The ratios compare ours with
+either.
 
-With --seeds the paper's way alone, once with each of four seeds: where a posterior has modes that
-are rarely left, the ESS of one chain depends on which of them it happened to visit.
+    python benchmarks/sampling.py [case ...]
 
-Needs LVGP_DATA for the M2AX cases. Writes benchmarks/results/sampling.json (sampling_seeds.json),
-case by case.
+Needs LVGP_DATA for the M2AX cases. Writes benchmarks/results/sampling.json, case by case, with the
+figures of every seed.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import os
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 os.environ["LVGP_CACHE"] = "off"
-ALL_CORES, SEEDS = "--all-cores", "--seeds"
+ALL_CORES = "--all-cores"
 
 import sys
 
@@ -57,6 +60,7 @@ PRIORS = Priors()
 WARMUP, DRAWS, DEPTH = 1500, 1500, 7
 RESULTS = Path(__file__).parent / "results"
 CHAINS = 4
+PAPERS_SEEDS, OUR_SEEDS = range(4), range(3)
 COLUMNS = [
     "wall",
     "cpu",
@@ -111,13 +115,16 @@ def as_vectors(model, draws):
     return np.concatenate([np.asarray(part) for part in parts], axis=1)
 
 
-def papers_way(case, rows, seed=0):
-    """Sample as the paper does; return figures."""
+def papers_way(case, rows):
+    """Sample as the paper does with each seed; return figures of each, and of all together."""
     model, encoded, begun = case.model, case.encoded, time.perf_counter()
     arguments = (model, jnp.asarray(encoded.x), jnp.asarray(encoded.t), case.standardised)
-    keys = [jax.random.key(1000 * seed + i) for i in range(2)]
-    info = initialize_model(keys[0], plain_program, model_args=arguments)
-    initial, transition = hmc(info.potential_fn, algo="NUTS")
+    infos = [
+        initialize_model(jax.random.key(1000 * seed), plain_program, model_args=arguments)
+        for seed in PAPERS_SEEDS
+    ]
+    keys = [jax.random.key(1000 * seed + 1) for seed in PAPERS_SEEDS]
+    initial, transition = hmc(infos[0].potential_fn, algo="NUTS")
 
     def run(start, key):
         state = initial(start, WARMUP, max_tree_depth=DEPTH, rng_key=key)
@@ -128,19 +135,27 @@ def papers_way(case, rows, seed=0):
 
         return jax.lax.scan(one, state, length=WARMUP + DRAWS)[1]
 
-    program = jax.jit(run).lower(info.param_info.z, keys[1]).compile()
-    compiled, cpu = time.perf_counter(), time.process_time()
-    positions, steps = jax.block_until_ready(program(info.param_info.z, keys[1]))
-    cpu, seconds = time.process_time() - cpu, time.perf_counter() - compiled
-    figures = quality(papers_values(model, rows, info, positions)[None], cpu)
-    return figures | {
-        "wall": compiled - begun + seconds,
-        "gradients": int(steps.sum()),
-        "saturated": float((steps[WARMUP:] >= 2**DEPTH - 1).mean()),
-        # one chain cannot show R-hat; the time is what the ESS alone would need
-        "time_to_400": seconds * 400.0 / figures["min_ess"],
-        "ended": "one chain",
-    }
+    program = jax.jit(run).lower(infos[0].param_info.z, keys[0]).compile()
+    compiling = time.perf_counter() - begun
+    made, values = [], []
+    for info, key in zip(infos, keys, strict=True):
+        begun, cpu = time.perf_counter(), time.process_time()
+        positions, steps = jax.block_until_ready(program(info.param_info.z, key))
+        cpu, seconds = time.process_time() - cpu, time.perf_counter() - begun
+        values.append(papers_values(model, rows, info, positions))
+        figures = quality(values[-1][None], cpu)
+        made.append(
+            figures
+            | {
+                "wall": compiling + seconds,
+                "gradients": int(steps.sum()),
+                "saturated": float((steps[WARMUP:] >= 2**DEPTH - 1).mean()),
+                # one chain cannot show R-hat; the time is what the ESS alone would need
+                "time_to_400": seconds * 400.0 / figures["min_ess"],
+                "ended": "one chain",
+            }
+        )
+    return made, quality(np.stack(values), sum(figures["cpu"] for figures in made))
 
 
 def papers_values(model, rows, info, positions):
@@ -154,11 +169,15 @@ def papers_values(model, rows, info, positions):
 
 
 def our_way(case, rows):
-    """Sample as method="bayes" does by default; return figures."""
-    model = case.model
-    once(model, rows, draws=60)
+    """Sample as method="bayes" does by default, once with each seed; return figures of each."""
+    once(case.model, rows, draws=60)
+    return [figures_of_ours(case.model, rows, seed) for seed in OUR_SEEDS]
+
+
+def figures_of_ours(model, rows, seed):
+    """Sample with one seed; return figures."""
     cpu = time.process_time()
-    draws = once(model, rows)
+    draws = once(model, rows, seed)
     cpu = time.process_time() - cpu
     vectors, densities = (draws.by_chain(part) for part in (draws.vectors, draws.log_densities))
     values = np.stack(
@@ -176,10 +195,10 @@ def our_way(case, rows):
     }
 
 
-def once(model, rows, draws=None):
+def once(model, rows, seed=0, draws=None):
     """Sample with the default budget."""
     budget = options.budget("auto", CHAINS, None, draws, None, None, "all")
-    return sample(model, rows, PRIORS, budget, 0)
+    return sample(model, rows, PRIORS, budget, seed)
 
 
 def with_all_cores(name):
@@ -216,51 +235,47 @@ def quality(values, cpu):
     }
 
 
+def average(made):
+    """Return the figures of several seeds as one line of the table."""
+    numbers = {name: float(np.mean([m[name] for m in made])) for name in COLUMNS if name in made[0]}
+    return numbers | {"ended": ", ".join(sorted({figures["ended"] for figures in made}))}
+
+
 def main(names):
     """Run the cases and print the table, a line at a time."""
-    results = Results("sampling.json", "ratio")
+    path = RESULTS / "sampling.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    print("| case | way | " + " | ".join(COLUMNS) + " | ended | ratio |")
+    print("|" + "---|" * (len(COLUMNS) + 4), flush=True)
     for name in names:
         with compute.scope(), compute.one_blas_thread():
             case, rows = prepared(name)
-            figures = {"paper": papers_way(case, rows), "ours": our_way(case, rows)}
-        figures["ours"] |= with_all_cores(name)
-        ratio = figures["ours"]["min_ess_per_cpu"] / figures["paper"]["min_ess_per_cpu"]
-        results.keep(name, figures | {"ratio": ratio})
-        results.show(name, "paper", figures["paper"], "")
-        results.show(name, "ours", figures["ours"], f"{ratio:.1f}x")
-
-
-def main_seeds(names):
-    """Run the paper's way with four seeds, and print a line for each."""
-    results = Results("sampling_seeds.json", "seed")
-    for name in names:
-        made = []
-        for seed in range(4):
-            with compute.scope(), compute.one_blas_thread():
-                made.append(papers_way(*prepared(name), seed))
-            results.keep(name, made)
-            results.show(name, "paper", made[-1], seed)
-
-
-class Results:
-    """A table printed line by line, and a file written case by case."""
-
-    def __init__(self, file, last):
-        self._path = RESULTS / file
-        self._kept = json.loads(self._path.read_text()) if self._path.exists() else {}
-        print("| case | way | " + " | ".join(COLUMNS) + f" | ended | {last} |")
-        print("|" + "---|" * (len(COLUMNS) + 4), flush=True)
-
-    def keep(self, name, figures):
-        """Write the figures of a case beside those of the others."""
-        self._kept[name] = figures
+            papers, pooled = papers_way(case, rows)
+            show(name, "paper", average(papers))
+            show(name, "paper, pooled", pooled)
+            ours = our_way(case, rows)
+        line = average(ours) | with_all_cores(name)
+        ratio, pooled_ratio = (
+            line["min_ess_per_cpu"] / theirs["min_ess_per_cpu"]
+            for theirs in (average(papers), pooled)
+        )
+        show(name, "ours", line, f"{ratio:.1f}x, pooled {pooled_ratio:.0f}x")
+        kept[name] = {
+            "paper": average(papers) | {"seeds": papers},
+            "paper pooled": pooled,
+            "ours": line | {"seeds": ours},
+            "ratio": ratio,
+            "pooled ratio": pooled_ratio,
+        }
         RESULTS.mkdir(exist_ok=True)
-        self._path.write_text(json.dumps(self._kept, indent=1))
+        path.write_text(json.dumps(kept, indent=1))
 
-    def show(self, name, way, figures, last):
-        """Print a line."""
-        shown = " | ".join(f"{figures[column]:.4g}" for column in COLUMNS)
-        print(f"| {name} | {way} | {shown} | {figures['ended']} | {last} |", flush=True)
+
+def show(name, way, figures, ratio=""):
+    """Print a line; what is not known of a way is left empty."""
+    known = (f"{figures[column]:.4g}" if column in figures else "" for column in COLUMNS)
+    ended = figures.get("ended", "")
+    print(f"| {name} | {way} | {' | '.join(known)} | {ended} | {ratio} |", flush=True)
 
 
 def prepared(name):
@@ -276,5 +291,4 @@ if __name__ == "__main__":
             print(json.dumps(walls(*prepared(sys.argv[-1]))))
     else:
         available = [name for name in CASES if tables.has_tables() or "m2ax" not in name]
-        asked = [name for name in sys.argv[1:] if name != SEEDS]
-        (main_seeds if SEEDS in sys.argv else main)(asked or available)
+        main(sys.argv[1:] or available)

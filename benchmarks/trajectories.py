@@ -35,14 +35,15 @@ PRIORS = Priors()
 LENGTHS = ("2 steps", 1.5, 3.0, 4.0, 6.0, "tuned")
 
 
-def sampled(case, changed, draws):
-    """Warm up, change the tuning, and sample; return the record, CPU seconds and all ESS."""
+def sampled(case, changed, draws, seed=0):
+    """Warm up, change the tuning, and sample; return the record, CPU seconds and the identified
+    quantities (chains, draws, quantities)."""
     model, encoded = case.model, case.encoded
     with compute.scope():
         rows = pack_rows(encoded.x, encoded.t, case.standardised)
-        keys = [jax.random.key(chain) for chain in range(4)]
+        keys = [jax.random.key(4 * seed + chain) for chain in range(4)]
         sampler = Microcanonical(model, rows, PRIORS, keys, TARGET_ACCEPT)
-        points = sampler.begin(starting_points(model, PRIORS, 4, 0))
+        points = sampler.begin(starting_points(model, PRIORS, 4, seed))
         with side_by_side(points, None, np.inf, lambda *_: None) as chains:
             sampler.warm_up(chains, 250)
             sampler.tuning = changed(sampler.tuning)
@@ -51,7 +52,7 @@ def sampled(case, changed, draws):
             cpu = time.process_time() - cpu
         pairs = zip(record.point.vector, record.point.log_density, strict=True)
         values = np.stack([convergence.identified(model, *pair, rows, PRIORS) for pair in pairs])
-    return record, cpu, convergence.measure(values).ess_bulk
+    return record, cpu, values
 
 
 def with_length(case, length):
@@ -76,7 +77,8 @@ def main(draws):
     print("|---|---|---|---|---|")
     for case in cases:
         for length in LENGTHS:
-            record, _, ess = sampled(case, with_length(case, length), draws)
+            record, _, values = sampled(case, with_length(case, length), draws)
+            ess = convergence.measure(values).ess_bulk
             share = 1e4 / record.steps.sum()
             found = record.steps.mean(), share * ess.min(), share * np.median(ess)
             figures = " | ".join(f"{value:.1f}" for value in found)

@@ -66,8 +66,10 @@ def test_folds_leave_a_lopsided_density_as_it_is(dims):
     def folded(vector, key):
         return try_folds(model, log_density, vector, log_density(vector), key, 30)
 
-    after, changed = folded(before, jax.random.split(jax.random.key(3), len(before)))
-    assert np.mean(changed) > 0.9
+    found = folded(before, jax.random.split(jax.random.key(3), len(before)))
+    after = found.vector
+    assert np.mean(found.changed) > 0.9
+    np.testing.assert_allclose(found.log_density, jax.vmap(log_density)(after), rtol=1e-9)
     hyperparameters = slice(0, model.raw_start)
     np.testing.assert_array_equal(after[:, hyperparameters], before[:, hyperparameters])
     fresh = candidates[rng.random(len(chance)) < chance][-20_000:]
@@ -98,24 +100,23 @@ def test_folds_pass_between_modes_that_lie_apart():
     start = jnp.concatenate([jnp.zeros(model.raw_start), anchors.ravel(), jnp.asarray([2.0, 1.5])])
     keys = jax.random.split(jax.random.key(0), 4000)
     run = jax.vmap(lambda key: try_folds(model, log_density, start, log_density(start), key, 400))
-    ends = np.asarray(jax.jit(run)(keys)[0])[:, -1]
+    ends = np.asarray(jax.jit(run)(keys).vector)[:, -1]
     np.testing.assert_allclose(np.abs(ends), 1.5, atol=0.6)
     assert abs(np.mean(ends > 0) - 0.5) < 5 * 0.5 / np.sqrt(4000)
 
 
 def test_nothing_is_folded_where_the_density_is_not_a_number():
     model, start = Model(0, (4,), (2,)), jnp.arange(11.0)
-    vector, changed = try_folds(
+    found = try_folds(
         model, lambda _: jnp.asarray(jnp.nan), start, jnp.asarray(0.0), jax.random.key(0), 50
     )
-    assert not changed
-    np.testing.assert_array_equal(vector, start)
+    assert not found.changed
+    assert found.log_density == 0.0
+    np.testing.assert_array_equal(found.vector, start)
 
 
 def test_without_categories_there_is_nothing_to_fold():
     start = jnp.arange(3.0)
-    vector, changed = try_folds(
-        Model(1, (), ()), jnp.sum, start, jnp.asarray(3.0), jax.random.key(0), 50
-    )
-    assert not changed
-    np.testing.assert_array_equal(vector, start)
+    found = try_folds(Model(1, (), ()), jnp.sum, start, jnp.asarray(3.0), jax.random.key(0), 50)
+    assert not found.changed
+    np.testing.assert_array_equal(found.vector, start)

@@ -79,32 +79,26 @@ def identified(
     # pieces of one size share one compiled program, and little is held at a time
     for start in range(0, len(vectors), _PIECE):
         piece = vectors[start : start + _PIECE]
-        made = _identified(model, compute.padded_batch(piece), rows, priors, watched)
-        found.append(np.concatenate([np.asarray(part)[: len(piece)] for part in made], axis=1))
-    pairs = sum(levels * (levels - 1) // 2 for levels in model.n_levels)
-    derived = np.concatenate(found)
+        pairs, fitted = (
+            np.asarray(part)[: len(piece)]
+            for part in _identified(model, compute.padded_batch(piece), rows, priors)
+        )
+        found.append(np.concatenate([pairs, fitted[:, watched]], axis=1))
+    correlations, means = np.split(np.concatenate(found), [pairs.shape[1]], axis=1)
     return np.concatenate(
-        [
-            vectors[:, : model.raw_start],
-            derived[:, :pairs],
-            log_densities[:, None],
-            derived[:, pairs:],
-        ],
-        axis=1,
+        [vectors[:, : model.raw_start], correlations, log_densities[:, None], means], axis=1
     )
 
 
 @partial(jax.jit, static_argnums=0)
-def _identified(
-    model: Model, vectors: Array, rows: Rows, priors: Priors, watched: Array
-) -> tuple[Array, Array]:
+def _identified(model: Model, vectors: Array, rows: Rows, priors: Priors) -> tuple[Array, Array]:
     def one(vector: Array) -> tuple[Array, Array]:
         parameters = model.parameters(vector, priors)
         pairs = [jnp.zeros(0)]
         for latents in parameters.latents:
             correlation = KERNELS[model.kernel](squared_distances(latents, latents))[0]
             pairs.append(correlation[jnp.triu_indices(len(latents), 1)])
-        return jnp.concatenate(pairs), model.fitted_mean(vector, rows, priors)[watched]
+        return jnp.concatenate(pairs), model.fitted_mean(vector, rows, priors)
 
     return jax.lax.map(one, vectors)
 

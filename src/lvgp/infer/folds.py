@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +42,15 @@ def fold(latents: Array, key: Array) -> Array:
     return latents - 2.0 * across[:, None] * mirrored
 
 
+class Folded(NamedTuple):
+    """Where tried folds have led."""
+
+    vector: Array
+    log_density: Array
+    changed: Array
+    """Whether any fold was accepted."""
+
+
 def try_folds(
     model: Model,
     log_density: Callable[[Array], Array],
@@ -48,33 +58,28 @@ def try_folds(
     value: Array,
     key: Array,
     attempts: Array,
-) -> tuple[Array, Array]:
-    """Try folds of random columns, one after the other; return the vector and whether it changed.
-
-    `value` is the log density at `vector`.
-    """
+) -> Folded:
+    """Try folds of random columns, one after the other; `value` is the log density at `vector`."""
     columns, start = [], model.raw_start
     for levels, dim in zip(model.n_levels, model.latent_dims, strict=True):
         columns.append(partial(_fold_block, slice(start, start + levels * dim), levels))
         start += levels * dim
+    begin = Folded(vector, value, jnp.asarray(False))
     if not columns:
-        return vector, jnp.asarray(False)
+        return begin
 
-    def attempt(index: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        vector, value, changed = state
+    def attempt(index: Array, state: Folded) -> Folded:
         keys = jax.random.split(jax.random.fold_in(key, index))
         column, threshold = jax.random.uniform(keys[0], (2,))
         which = jnp.floor(column * len(columns)).astype(jnp.int32)
-        folded = jax.lax.switch(which, columns, vector, keys[1])
+        folded = jax.lax.switch(which, columns, state.vector, keys[1])
         new = log_density(folded)
         # never true where the density is not a number
-        taken = jnp.log(threshold) < new - value
-        vector, value = jnp.where(taken, folded, vector), jnp.where(taken, new, value)
-        return vector, value, changed | taken
+        taken = jnp.log(threshold) < new - state.log_density
+        tried = Folded(folded, new, jnp.asarray(True))
+        return jax.tree.map(lambda new, old: jnp.where(taken, new, old), tried, state)
 
-    start_state = (vector, value, jnp.asarray(False))
-    vector, _, changed = jax.lax.fori_loop(0, attempts, attempt, start_state)
-    return vector, changed
+    return jax.lax.fori_loop(0, attempts, attempt, begin)
 
 
 def _fold_block(block: slice, levels: int, vector: Array, key: Array) -> Array:

@@ -1,30 +1,33 @@
 """Metropolis-adjusted microcanonical sampling, tuned over all chains together.
 
 A trajectory moves at constant speed through the parameter space, its direction bent by the gradient
-(isokinetic dynamics), and is accepted or rejected as a whole; the dynamics and the acceptance are
-BlackJAX's. The tuning is ours, because BlackJAX's own fixes trajectories at two steps, where these
-densities want tens of them (benchmarks/trajectories.py):
+(isokinetic dynamics, BlackJAX's), and is accepted or rejected as a whole. The gradient may be in
+single precision, the acceptance never is; BlackJAX's own proposal knows one density only. The
+tuning is ours too, because BlackJAX's fixes trajectories at two steps, where these densities want
+tens of them (benchmarks/trajectories.py):
 
 - the metric is diagonal, sqrt(var z / var gradient), the variances taken over all chains. The
   density does not change when the latents of a column are rotated, so the coordinates of one level
   share one entry;
 - the step follows the mean acceptance of all chains;
 - the length of trajectories grows or shrinks until a draw seems worth `_WORTH` independent draws
-  in the median identified quantity.
+  in the median identified quantity;
+- the precision is single for tables large enough to gain by it, as long as the gradient is nearly
+  that in double precision wherever warm-up comes (where noise is tiny, it is not).
 
-Between trajectories, folds of the latent maps are tried (`folds.py`).
+Before each trajectory, folds of the latent maps are tried (`folds.py`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.mcmc.adjusted_mclmc import adjusted_mclmc_proposal
 from blackjax.mcmc.integrators import IntegratorState, isokinetic_velocity_verlet
 from blackjax.util import generate_unit_vector
 from jax import Array
@@ -42,6 +45,11 @@ _WORTH = 0.4
 _SHORTEST_STEP = 0.5
 _NEARLY_ALL = 0.96
 _FOLDS = 0.3
+_DIVERGENT = 1000.0
+_ROWS_WORTH_SINGLE = 90
+_MOST_ERROR = 0.05
+"""Of the gradient in single precision, relative; from 0.1 on acceptance suffers."""
+_NEARER = 0.02
 
 
 class Tuning(NamedTuple):
@@ -56,15 +64,19 @@ class Tuning(NamedTuple):
     """Folds tried for each step of a trajectory; one costs some two fifths of a step."""
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=compute.ONE_THREAD)
-def start(model: Model, vector: Array, rows: Rows, priors: Priors) -> Point:
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=compute.ONE_THREAD)
+def start(model: Model, in_single: bool, vector: Array, rows: Rows, priors: Priors) -> Point:
     """Return the chain's first point."""
-    return Point(vector, *jax.value_and_grad(model.log_density)(vector, rows, priors))
+    value, gradient = jax.value_and_grad(model.log_density)(vector, rows, priors)
+    if in_single:
+        gradient = jax.grad(single_density(model, rows, priors))(vector)
+    return Point(vector, value, gradient)
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=compute.ONE_THREAD)
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=compute.ONE_THREAD)
 def advance(
     model: Model,
+    in_single: bool,
     point: Point,
     tuning: Tuning,
     key: Array,
@@ -76,14 +88,17 @@ def advance(
     """Make `count` transitions, the first of them number `first` of the chain with this key.
 
     The numbers of a chain depend on its key and the transition's number only, so that cutting a
-    chain into runs changes nothing.
+    chain into runs changes nothing. With `in_single`, trajectories are bent by the gradient in
+    single precision. Any field of directions gives a map that is undone by going back, with a known
+    change of volume; accepted by the density in double precision, draws are as exact as otherwise.
     """
 
     def density(vector: Array) -> Array:
         return model.log_density(vector, rows, priors)
 
+    guide = single_density(model, rows, priors) if in_single else density
     integrate = isokinetic_velocity_verlet(
-        logdensity_fn=density, inverse_mass_matrix=tuning.inverse_mass
+        logdensity_fn=guide, inverse_mass_matrix=tuning.inverse_mass
     )
 
     def transition(index: Array, point: Point) -> tuple[Point, Record]:
@@ -92,23 +107,67 @@ def advance(
         step = tuning.step * jax.random.uniform(keys[0], minval=_SHORTEST_STEP)
         wanted = jnp.ceil(2.0 * jax.random.uniform(keys[1]) * tuning.length / step)
         steps = jnp.clip(wanted, 1, MOST_STEPS).astype(jnp.int32)
-        propose = adjusted_mclmc_proposal(
-            lambda state, size, _length, _key: integrate(state, size), step, jnp.inf, steps
-        )
-        direction = generate_unit_vector(keys[2], point.vector)
-        end, info, _ = propose(keys[3], IntegratorState(point.vector, direction, *point[1:]))
         attempts = jnp.ceil(tuning.folds * steps).astype(jnp.int32)
-        vector, changed = try_folds(model, density, end.position, end.logdensity, keys[4], attempts)
-        point = jax.lax.cond(
-            changed,
-            lambda: Point(vector, *jax.value_and_grad(density)(vector)),
-            lambda: Point(end.position, end.logdensity, end.logdensity_grad),
-        )
+        folded = try_folds(model, density, point.vector, point.log_density, keys[4], attempts)
+        point = Point(folded.vector, folded.log_density, point.gradient)
+        direction = generate_unit_vector(keys[2], point.vector)
+        start, end, kinetic = _trajectory(integrate, point, folded.changed, direction, step, steps)
+        value = density(end.position) if in_single else end.logdensity
+        gain = value - start.log_density - kinetic
+        gain = jnp.where(jnp.isnan(gain), -jnp.inf, gain)
+        accepted = jnp.log(jax.random.uniform(keys[3])) < gain
+        proposed = Point(end.position, value, end.logdensity_grad)
+        point = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), proposed, start)
+        chance = jnp.exp(jnp.minimum(gain, 0.0))
         # these dynamics keep no energy that E-BFMI could be computed from
         no_energy = jnp.asarray(jnp.nan)
-        return point, Record(point, info.acceptance_rate, steps, step, info.is_divergent, no_energy)
+        return point, Record(point, chance, steps, step, -gain > _DIVERGENT, no_energy)
 
     return recorded(transition, point, model.size, count)
+
+
+def _trajectory(
+    integrate: Callable[..., tuple[IntegratorState, Array]],
+    point: Point,
+    moved: Array,
+    direction: Array,
+    step: Array,
+    steps: Array,
+) -> tuple[Point, IntegratorState, Array]:
+    """Return the start with its gradient, the end, and the change of kinetic energy.
+
+    Where the start has `moved` since its gradient was computed, a step of length zero comes first.
+    """
+    Carry = tuple[Array, IntegratorState, Array]
+
+    def one(index: Array, carry: Carry) -> Carry:
+        gradient, state, kinetic = carry
+        state, change = integrate(state, jnp.where(index == 0, 0.0, step))
+        gradient = jnp.where(index == 0, state.logdensity_grad, gradient)
+        return gradient, state, kinetic + change
+
+    state = IntegratorState(point.vector, direction, point.log_density, point.gradient)
+    begin = (point.gradient, state, jnp.zeros_like(step))
+    gradient, end, kinetic = jax.lax.fori_loop(jnp.where(moved, 0, 1), steps + 1, one, begin)
+    return point._replace(gradient=gradient), end, kinetic
+
+
+def single_density(model: Model, rows: Rows, priors: Priors) -> Callable[[Array], Array]:
+    """Return the log density computed in single precision."""
+
+    def lowered(part: Array) -> Array:
+        part = jnp.asarray(part)
+        return part.astype(jnp.float32) if part.dtype == jnp.float64 else part
+
+    # squares of the usual distance to padding rows are beyond seven digits
+    near = rows._replace(remoteness=rows.remoteness * _NEARER)
+    low_rows, low_priors = jax.tree.map(lowered, (near, priors))
+
+    def log_density(vector: Array) -> Array:
+        value = model.log_density(vector.astype(jnp.float32), low_rows, low_priors)
+        return value.astype(vector.dtype)
+
+    return log_density
 
 
 def gradient_metric(model: Model, vectors: np.ndarray, gradients: np.ndarray) -> np.ndarray:
@@ -142,6 +201,7 @@ class Microcanonical:
         self._model, self._data, self._keys = model, (rows, priors), keys
         self._target_accept = target_accept
         self.tuning = Tuning(0.3, 0.5 * math.sqrt(model.size), np.ones(model.size))
+        self.in_single = model.approximation is None and len(rows.y) >= _ROWS_WORTH_SINGLE
 
     @property
     def length(self) -> float:
@@ -150,12 +210,13 @@ class Microcanonical:
 
     def begin(self, vectors: np.ndarray) -> list[Point]:
         """Return the first point of each chain."""
-        return [start(self._model, vector, *self._data) for vector in vectors]
+        return [start(self._model, self.in_single, vector, *self._data) for vector in vectors]
 
     def advance(self, point: Point, chain: int, first: int, count: int) -> tuple[Point, Record]:
         """Make `count` transitions of one chain with the tuning as it stands."""
+        key = self._keys[chain]
         return advance(
-            self._model, point, self.tuning, self._keys[chain], first, count, *self._data
+            self._model, self.in_single, point, self.tuning, key, first, count, *self._data
         )
 
     def warm_up(self, chains: Chains, transitions: int) -> None:
@@ -175,6 +236,7 @@ class Microcanonical:
             if record is None:
                 continue
             history.append(record)
+            self._check_precision(chains)
             self._move_step(record.acceptance, gain=2.0 if part <= 4 else 1.0)
             if part in (2, 3, 4, 6, 8, 12, 16):
                 self._measure_metric(joined(history[-max(1, len(history) // 2) :]).point)
@@ -187,6 +249,19 @@ class Microcanonical:
                 settled.append(math.log(self.tuning.step))
         if settled:
             self.tuning = self.tuning._replace(step=math.exp(np.mean(settled)))
+
+    def _check_precision(self, chains: Chains) -> None:
+        """Go on in double precision where single precision does not give the gradient."""
+        if not self.in_single:
+            return
+        scale = np.sqrt(self.tuning.inverse_mass)
+        for point in chains.states:
+            right = scale * start(self._model, False, point.vector, *self._data).gradient
+            error = np.linalg.norm(scale * point.gradient - right) / np.linalg.norm(right)
+            # an error that is not a number is too large as well
+            self.in_single &= bool(error <= _MOST_ERROR)
+        if not self.in_single:
+            chains.states = self.begin(np.stack([point.vector for point in chains.states]))
 
     def _measure_metric(self, point: Point) -> None:
         metric = gradient_metric(self._model, point.vector, point.gradient)
