@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
+import textwrap
 
 import numpy as np
 import pandas as pd
@@ -413,27 +413,30 @@ def test_a_call_that_cannot_be_parsed_is_one_line_too(arguments):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_fit_that_is_told_to_end_keeps_what_was_drawn(tmp_path):
-    """Or says in one line that it was too early; it never dies without a word."""
-    problem = lvgp.problems.piston()
-    X, y = problem.design(per_level=6, seed=0)
-    X = X.astype({"t": int})
-    X.assign(y=y).to_csv(tmp_path / "data.csv", index=False)
-    script = "import sys; from lvgp.cli import main; sys.argv[0] = 'lvgp'; main()"
-    options = ["--target", "y", "--categorical", "t", "-o", str(tmp_path / "m.lvgp")]
-    command = [sys.executable, "-c", script, "fit", str(tmp_path / "data.csv"), *options]
-    one_core = os.environ | {"LVGP_CORES": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    running = subprocess.Popen(command, env=one_core, **pipes)
-    assert "column" in running.stdout.readline() + running.stdout.readline()
-    time.sleep(25)
-    running.terminate()
-    _, told = running.communicate(timeout=120)
-    assert "Traceback" not in told
-    if running.returncode == 0:
-        assert np.isfinite(lvgp.load(tmp_path / "m.lvgp").predict(X.head())).all()
-    else:
-        assert running.returncode == 1
-        assert "lvgp: " in told
+    """Told while sampling, by the signal that `kill` and a closing terminal send."""
+    table().to_csv(tmp_path / "data.csv", index=False)
+    script = """
+        import os, signal, sys
+        from lvgp.cli import main
+        from lvgp.infer import sample
+
+        glance = sample.glance
+        def told(values):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return glance(values)
+
+        sample.glance, sys.argv[0] = told, "lvgp"
+        main()
+    """
+    arguments = ["fit", tmp_path / "data.csv", "--target", "G", "-o", tmp_path / "m.lvgp"]
+    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    model = lvgp.load(tmp_path / "m.lvgp")
+    assert model.draws_.sampling.ended == "interrupted"
+    assert model.draws_.sampling.draws >= 50
+    assert np.isfinite(model.predict(table(5)[["site", "heat"]])).all()
 
 
 def test_version():

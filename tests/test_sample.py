@@ -6,19 +6,22 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
 
 import independent
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 from lvgp import compute
 from lvgp.errors import LVGPError, NumericalWarning
-from lvgp.infer import convergence
+from lvgp.infer import convergence, microcanonical
 from lvgp.infer.chains import RUN, Point, Record, side_by_side
-from lvgp.infer.microcanonical import gradient_metric
+from lvgp.infer.microcanonical import gradient_metric, single_density
 from lvgp.infer.optimize import starting_points
 from lvgp.infer.sample import Budget, _next_look, first_points, sample
+from lvgp.kernels import KERNELS
 from lvgp.model import Model, pack_rows
 from lvgp.priors import Priors
 
@@ -58,6 +61,22 @@ def drawn(model, settings, seed=0, rows=16, **options):
         return sample(model, pack_rows(x, t, y), Priors(), settings, seed, **options)
 
 
+def log_density_on_grid(grid, x, y):
+    """The density of `independent` for one numeric column, at many parameter vectors at once."""
+    log_variance, log_noise, log_omega = (grid[:, i, None, None] for i in range(3))
+    squared = ((x - x.T) / np.exp(log_omega)) ** 2
+    C = np.exp(log_variance - 0.5 * squared) + 1.0 + (1e-6 + np.exp(log_noise)) * np.eye(len(y))
+    L = np.linalg.cholesky(C)
+    solved = np.linalg.solve(L, np.broadcast_to(y[:, None], (len(grid), len(y), 1)))
+    log = -0.5 * (solved**2).sum(axis=(1, 2)) - 0.5 * len(y) * np.log(2 * np.pi)
+    log -= np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
+    log += stats.norm.logpdf(grid[:, 0])
+    log += stats.halfcauchy.logpdf(np.exp(grid[:, 1]), scale=0.01) + grid[:, 1]
+    wide = np.log(10.0)
+    outside = np.maximum(np.abs(grid[:, 2]) - wide, 0.0)
+    return log - 0.5 * (outside / 0.1) ** 2 - np.log(2 * wide + np.sqrt(2 * np.pi) * 0.1)
+
+
 @pytest.mark.parametrize(("sampler", "in_single"), [(name, False) for name in SAMPLERS] + IN_SINGLE)
 def test_posterior_of_an_ordinary_process_is_that_of_quadrature(sampler, in_single, monkeypatch):
     """Means and variances of three parameters against sums over a grid of the independent density.
@@ -71,7 +90,9 @@ def test_posterior_of_an_ordinary_process_is_that_of_quadrature(sampler, in_sing
     x, t, y = table(ORDINARY, 16)
     axes = np.linspace(-3.5, 5, 33), np.linspace(-14, 2, 33), np.linspace(-2.7, 2.7, 33)
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
-    log = np.array([independent.log_density(ORDINARY, v, x, t, y) for v in grid])
+    log = log_density_on_grid(grid, x, y)
+    expected = [independent.log_density(ORDINARY, v, x, t, y) for v in grid[::997]]
+    np.testing.assert_allclose(log[::997], expected, rtol=1e-6)
     weights = np.exp(log - log.max())
     weights /= weights.sum()
     mean = weights @ grid
@@ -186,6 +207,61 @@ def test_metric_is_shared_by_the_coordinates_of_a_level():
     squares = (scales[start:] ** 2).reshape(-1, 2)
     expected = np.sqrt(squares.mean(axis=1) / (1 / squares).mean(axis=1))
     np.testing.assert_allclose(pairs[:, 0], expected, rtol=0.1)
+
+
+# trajectories in single precision
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("rows", [13, 27])
+def test_the_density_in_single_precision_is_nearly_the_density(kernel, rows):
+    """Padding rows included: 14 of them, and none."""
+    model = Model(1, (4,), (2,), kernel)
+    vector = np.random.default_rng(0).standard_normal(model.size)
+    vector[1] = -4.0
+    with compute.scope():
+        packed = pack_rows(*table(model, rows))
+        single = single_density(model, packed, Priors())
+        double = partial(model.log_density, rows=packed, priors=Priors())
+        (found, slope), (value, gradient) = (
+            jax.jit(jax.value_and_grad(density))(vector) for density in (single, double)
+        )
+    assert found.dtype == slope.dtype == np.float64
+    assert 0.0 < abs(found - value) < 0.1
+    assert 0.0 < np.linalg.norm(slope - gradient) < 0.01 * np.linalg.norm(gradient)
+
+
+@pytest.mark.parametrize(("tolerance", "stays"), [(0.05, True), (1e-12, False)])
+def test_chains_stay_in_single_precision_only_where_its_gradient_is_right(
+    tolerance, stays, monkeypatch
+):
+    monkeypatch.setattr(microcanonical, "_ROWS_WORTH_SINGLE", 0)
+    monkeypatch.setattr(microcanonical, "_MOST_ERROR", tolerance)
+    with compute.scope():
+        rows = pack_rows(*table(MIXED, 16))
+        keys = list(jax.random.split(jax.random.key(0), 2))
+        sampler = microcanonical.Microcanonical(MIXED, rows, Priors(), keys, 0.85)
+        assert sampler.in_single
+        points = sampler.begin(starting_points(MIXED, Priors(), 2, 0))
+        with side_by_side(points, 1, np.inf, lambda *_: None) as chains:
+            sampler.warm_up(chains, 60)
+        assert sampler.in_single == stays
+        for point in chains.states:
+            value, exact = jax.value_and_grad(MIXED.log_density)(point.vector, rows, Priors())
+            assert point.log_density == pytest.approx(float(value), rel=1e-9)
+            np.testing.assert_allclose(point.gradient, exact, rtol=0.05, atol=0.05)
+            assert np.allclose(point.gradient, exact, rtol=1e-9, atol=1e-9) != stays
+
+
+def test_small_tables_and_sparse_models_are_sampled_in_double_precision():
+    with compute.scope():
+        small, large = (pack_rows(*table(MIXED, rows)) for rows in (60, 100))
+        sparse = Model(1, (4,), (2,), approximation="fitc")
+        made = [
+            microcanonical.Microcanonical(model, rows, Priors(), [], 0.85).in_single
+            for model, rows in ((MIXED, small), (MIXED, large), (sparse, large))
+        ]
+    assert made == [False, True, False]
 
 
 # stopping from the keyboard

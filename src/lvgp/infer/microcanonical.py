@@ -49,7 +49,7 @@ _DIVERGENT = 1000.0
 _ROWS_WORTH_SINGLE = 90
 _MOST_ERROR = 0.05
 """Of the gradient in single precision, relative; from 0.1 on acceptance suffers."""
-_NEARER = 0.02
+_NEARER = 0.002
 
 
 class Tuning(NamedTuple):
@@ -159,7 +159,7 @@ def single_density(model: Model, rows: Rows, priors: Priors) -> Callable[[Array]
         part = jnp.asarray(part)
         return part.astype(jnp.float32) if part.dtype == jnp.float64 else part
 
-    # squares of the usual distance to padding rows are beyond seven digits
+    # squares of the usual distance to padding rows are beyond seven digits; twenty is far enough
     near = rows._replace(remoteness=rows.remoteness * _NEARER)
     low_rows, low_priors = jax.tree.map(lowered, (near, priors))
 
