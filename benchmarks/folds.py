@@ -6,7 +6,7 @@ warm-up and compilation left out, and the largest R-hat. Where maps have modes t
 (M2AX bulk modulus), four chains show by luck which of them they meet; so four chains from each of
 several seeds, warmed up and tuned anew, are measured together, as if they were one run.
 
-    LVGP_DATA=... python benchmarks/folds.py [CPU seconds for each seed] [seeds]
+    LVGP_DATA=... python benchmarks/folds.py [CPU seconds for each seed [seeds [case ...]]]
 
 Writes benchmarks/results/folds.json after every line.
 """
@@ -61,16 +61,17 @@ def efficiency(case, folds, seconds, seeds):
     }
 
 
-def main(seconds, seeds):
+def main(seconds="200", seeds="3", *names):
     """Print a line for each case and number of folds."""
     cases = [tables.m2ax("bulk"), tables.m2ax("shear")] if tables.has_tables() else []
     cases.append(tables.problem("borehole", 4))
+    cases = [case for case in cases if case.name in names or not names]
     results = []
     print("| case | folds a step | CPU s | worst per CPU s | worst twentieth | median | R-hat |")
     print("|---|---|---|---|---|---|---|")
     for case in cases:
         for folds in FOLDS:
-            found = efficiency(case, folds, seconds, seeds)
+            found = efficiency(case, folds, float(seconds), int(seeds))
             results.append(found)
             RESULTS.write_text(json.dumps(results, indent=1))
             figures = " | ".join(f"{found[name]:.3g}" for name in ("worst", "twentieth", "median"))
@@ -82,5 +83,4 @@ def main(seconds, seeds):
 
 
 if __name__ == "__main__":
-    given = [float(argument) for argument in sys.argv[1:]]
-    main(*(given[:1] or [200.0]), int((given[1:] or [3])[0]))
+    main(*sys.argv[1:])

@@ -413,7 +413,7 @@ def test_a_call_that_cannot_be_parsed_is_one_line_too(arguments):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_fit_that_is_told_to_end_keeps_what_was_drawn(tmp_path):
-    """Told while sampling, by the signal that `kill` and a closing terminal send."""
+    """Told when there are draws, by the signal that `kill` sends."""
     table().to_csv(tmp_path / "data.csv", index=False)
     script = """
         import os, signal, sys

@@ -1,5 +1,6 @@
 """Which inference runs, and what is said beforehand."""
 
+import time
 import warnings
 
 import numpy as np
@@ -30,16 +31,31 @@ def test_a_long_exact_fit_is_announced_with_what_to_do_instead(monkeypatch):
             model.fit(*table())
 
 
-def test_so_is_a_long_sparse_fit_and_the_time_limit_counts_its_search_for_points(monkeypatch):
+def test_so_is_a_long_sparse_fit_and_its_search_for_points_counts(monkeypatch):
+    """The time limit is told to count from before the search."""
     monkeypatch.setattr(run, "_ROWS_WORTH_TIMING", 20)
     monkeypatch.setattr(run, "_LONG", 0.0)
-    options = {"time_limit": 1e-3, "random_state": 0, "progress": False}
+    times = {}
+
+    def found(*arguments):
+        times["search"] = time.perf_counter()
+        return find_points(*arguments)
+
+    def stopped(*_, begun, **__):
+        times["begun"] = begun
+        raise LVGPError("enough seen")
+
+    find_points = run.find_points
+    monkeypatch.setattr(run, "find_points", found)
+    monkeypatch.setattr(run, "sample", stopped)
+    options = {"time_limit": 60, "random_state": 0, "progress": False}
     model = LVGPRegressor(approximation="vfe", n_inducing=6, restarts=2, **options)
     with (
-        pytest.warns(SlowFitWarning, match=r"sparse model.*ends that after 0.001 s.*Fewer"),
-        pytest.raises(LVGPError, match="time limit"),
+        pytest.warns(SlowFitWarning, match=r"sparse model.*ends that after 60 s.*Fewer"),
+        pytest.raises(LVGPError, match="enough seen"),
     ):
         model.fit(*table())
+    assert times["begun"] <= times["search"]
 
 
 def test_a_short_fit_is_not():
