@@ -134,7 +134,8 @@ def test_hyperparameters_are_those_of_the_model(hostile):
 def test_every_kind_of_model_has_a_report(options, kinds, tmp_path):
     X, y = table(levels=list("abcd"), column="site", response="y")
     X["constant"] = 1.0
-    model = lvgp.LVGPRegressor(**options, random_state=0, progress=False).fit(X[kinds], y)
+    usual = {"restarts": 2, "random_state": 0, "progress": False}
+    model = lvgp.LVGPRegressor(**usual, **options).fit(X[kinds], y)
     write_report(model, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert f"Verdict: {model.diagnostics_.verdict}" in text
