@@ -17,7 +17,7 @@ demo: $(VENV)/.installed
 	$(BIN)/lvgp demo --output demo --force
 
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest -n auto --dist worksteal -m "not long" --durations=15
+	$(BIN)/pytest -n auto --dist worksteal -m "not long" --durations=60
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/pytest -m long

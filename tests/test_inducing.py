@@ -118,8 +118,8 @@ def test_mode_is_reproducible_and_its_points_stay_in_bounds(rule):
     ("rule", "method"),
     [
         ("fitc", "map"),
-        ("vfe", "map"),
-        ("fitc", "mle"),
+        pytest.param("vfe", "map", marks=pytest.mark.long),
+        pytest.param("fitc", "mle", marks=pytest.mark.long),
         ("vfe", "vi"),
         ("fitc", "bayes"),
         ("vfe", "bayes"),

@@ -84,7 +84,8 @@ def test_main_effect_of_draws_matches_joint_samples(hostile):
 def test_main_effect_of_a_level_without_rows_is_wide():
     X, y = table(levels=list("abcd"), column="site", response="y")
     for method in ("map", "vi"):
-        model = lvgp.LVGPRegressor(method, levels={"site": list("abcde")}, random_state=0)
+        options = {"levels": {"site": list("abcde")}, "restarts": 2, "random_state": 0}
+        model = lvgp.LVGPRegressor(method, **options)
         effect = model.fit(X, y).main_effect("site")
         width = (effect["upper"] - effect["lower"]).to_numpy()
         assert width[4] > 1.5 * width[:4].max()
@@ -125,7 +126,7 @@ def test_hyperparameters_are_those_of_the_model(hostile):
         ({"method": "map"}, ["site", "heat"]),
         ({"method": "mle"}, ["site"]),
         ({"method": "vi", "latent_dim": 1}, ["site", "heat"]),
-        ({"method": "vi", "latent_dim": 3}, ["site", "side"]),
+        ({"method": "map", "latent_dim": 3}, ["site", "side"]),
         ({"method": "map"}, ["heat"]),
         ({"method": "map", "approximation": "vfe", "n_inducing": 6}, ["site", "heat"]),
         ({"method": "map", "levels": {"site": list("abcde")}}, ["site", "heat", "constant"]),

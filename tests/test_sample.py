@@ -257,26 +257,30 @@ def test_the_density_in_single_precision_is_nearly_the_density(kernel, rows):
     assert 0.0 < np.linalg.norm(slope - gradient) < 0.01 * np.linalg.norm(gradient)
 
 
-@pytest.mark.parametrize(("tolerance", "stays"), [(0.05, True), (1e-12, False)])
+@pytest.mark.parametrize(
+    ("tolerance", "most_wrong", "stays"),
+    [(0.05, 0.0, True), (1e-12, 0.0, False), (1e-12, 1.0, True)],
+)
 def test_chains_stay_in_single_precision_only_where_its_gradient_is_right(
-    tolerance, stays, monkeypatch
+    tolerance, most_wrong, stays, monkeypatch
 ):
     monkeypatch.setattr(microcanonical, "_ROWS_WORTH_SINGLE", 0)
     monkeypatch.setattr(microcanonical, "_MOST_ERROR", tolerance)
     with compute.scope():
         rows = pack_rows(*table(MIXED, 16))
-        keys = list(jax.random.split(jax.random.key(0), 2))
-        sampler = microcanonical.Microcanonical(MIXED, rows, Priors(), keys, 0.85)
+        sampler = microcanonical.Microcanonical(MIXED, rows, Priors(), [], 0.85)
         assert sampler.in_single
-        points = sampler.begin(starting_points(MIXED, Priors(), 2, 0))
+        points = sampler.begin(starting_points(MIXED, Priors(), 3, 0))
+        record = jax.tree.map(lambda *parts: np.stack(parts)[:, None], *points)
         with side_by_side(points, 1, np.inf, lambda *_: None) as chains:
-            sampler.warm_up(chains, 60)
+            sampler._check_precision(chains, record, most_wrong)
         assert sampler.in_single == stays
         for point in chains.states:
-            value, exact = jax.value_and_grad(MIXED.log_density)(point.vector, rows, Priors())
-            assert point.log_density == pytest.approx(float(value), rel=1e-9)
-            np.testing.assert_allclose(point.gradient, exact, rtol=0.05, atol=0.05)
-            assert np.allclose(point.gradient, exact, rtol=1e-9, atol=1e-9) != stays
+            right = microcanonical.start(MIXED, False, point.vector, rows, Priors())
+            assert point.log_density == pytest.approx(float(right.log_density), rel=1e-9)
+            np.testing.assert_allclose(point.gradient, right.gradient, rtol=0.05, atol=0.05)
+            exact = np.allclose(point.gradient, right.gradient, rtol=1e-9, atol=1e-9)
+            assert exact != stays
 
 
 def test_small_tables_and_sparse_models_are_sampled_in_double_precision():

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import lvgp
 from lvgp import metrics
@@ -12,6 +13,7 @@ AUTHORS_RRMSE, AUTHORS_INTERVAL_SCORE = 0.829, 356.0
 SPLIT_SEEDS = (100, 137, 175, 212, 250)
 
 
+@pytest.mark.long
 def test_map_on_m2ax_shear_is_at_least_as_accurate(data_directory):
     """100 of 223 rows for training, five splits; the authors' means over three of them."""
     table = pd.read_csv(data_directory / "m2ax" / "m2ax.csv")
