@@ -120,9 +120,9 @@ def test_mode_is_reproducible_and_its_points_stay_in_bounds(rule):
         ("fitc", "map"),
         pytest.param("vfe", "map", marks=pytest.mark.long),
         pytest.param("fitc", "mle", marks=pytest.mark.long),
-        ("vfe", "vi"),
+        pytest.param("vfe", "vi", marks=pytest.mark.long),
         ("fitc", "bayes"),
-        ("vfe", "bayes"),
+        pytest.param("vfe", "bayes", marks=pytest.mark.long),
     ],
 )
 def test_every_method_predicts_well_and_survives_saving(rule, method, tmp_path):

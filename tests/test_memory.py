@@ -45,6 +45,7 @@ def peak_kilobytes(rows: int, draws: int) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak in Linux's unit")
 def test_memory_does_not_grow_with_the_table():
     """Sixty thousand means and sds of 100 draws would take 96 MB if held at once."""

@@ -154,6 +154,7 @@ def spinels(folder, rows=120):
     table.to_csv(folder / "spinels" / "spinels.csv", index=False)
 
 
+@pytest.mark.long
 def test_spinel_study_runs_on_a_table_of_its_layout(tmp_path):
     spinels(tmp_path)
     runner = CliRunner()
