@@ -16,9 +16,9 @@ from scipy import stats
 
 from lvgp import compute
 from lvgp.errors import LVGPError, NumericalWarning
-from lvgp.infer import convergence, microcanonical
+from lvgp.infer import convergence, metric, microcanonical
 from lvgp.infer.chains import RUN, Point, Record, side_by_side
-from lvgp.infer.microcanonical import gradient_metric, single_density
+from lvgp.infer.microcanonical import single_density
 from lvgp.infer.optimize import starting_points
 from lvgp.infer.sample import Budget, _next_look, first_points, sample
 from lvgp.kernels import KERNELS
@@ -87,7 +87,7 @@ def guided_wrongly(monkeypatch):
 
     def untuned(sampler, chains, transitions):
         chains.states = sampler.begin(np.tile([0.2, -3.5, -1.0], (len(chains.states), 1)))
-        sampler.tuning = microcanonical.Tuning(0.4, 0.8, np.ones(sampler.tuning.inverse_mass.size))
+        sampler.tuning = microcanonical.Tuning(0.4, 0.8, metric.unit(ORDINARY))
         chains.advance(sampler.advance, transitions)
 
     def steeper(model, rows, priors):
@@ -219,20 +219,6 @@ def test_nearly_equal_rows_without_noise_floor_get_jitter():
         rows, chosen = first_points(MIXED, pack_rows(x, t, y), priors, 4, points)
     assert float(rows.jitter) > 0
     assert chosen.shape == (4, MIXED.size)
-
-
-def test_metric_is_shared_by_the_coordinates_of_a_level():
-    rng = np.random.default_rng(0)
-    scales = np.exp(rng.normal(size=MIXED.size))
-    vectors = scales * rng.standard_normal((4, 5000, MIXED.size))
-    metric = gradient_metric(MIXED, vectors, -vectors / scales**2)
-    start = MIXED.raw_start
-    np.testing.assert_allclose(metric[:start], scales[:start] ** 2, rtol=0.1)
-    pairs = metric[start:].reshape(-1, 2)
-    np.testing.assert_array_equal(pairs[:, 0], pairs[:, 1])
-    squares = (scales[start:] ** 2).reshape(-1, 2)
-    expected = np.sqrt(squares.mean(axis=1) / (1 / squares).mean(axis=1))
-    np.testing.assert_allclose(pairs[:, 0], expected, rtol=0.1)
 
 
 # trajectories in single precision

@@ -27,7 +27,7 @@ _TARGET_ACCEPT = {
     "microcanonical": microcanonical.TARGET_ACCEPT,
     "nuts": nuts.TARGET_ACCEPT,
 }
-_DRAWS = 6000
+_DRAWS = 10_000
 _MOST_EXACT_ROWS = 20_000
 _SPARSE_NOISE_FLOOR = 1e-4
 _FEWEST_DRAWS = 10

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -90,6 +90,8 @@ class Chains:
     """Called after each run, from its thread, with the number of transitions and their record."""
     made: int = 0
     """Transitions made by every chain so far."""
+    sizes: list[int] = field(default_factory=list)
+    """Transitions in the next run of each chain."""
     ended: str = ""
     """Why there will be no more: "interrupted", "time", or empty while there can be."""
 
@@ -99,7 +101,7 @@ class Chains:
         Fewer than `count` when the time runs out or the user interrupts; then `ended` says so.
         """
         stop = threading.Event()
-        turns = _Turns([[] for _ in self.states])
+        turns = _Turns([[] for _ in self.states], self.sizes)
         futures = [
             self.pool.submit(self._work, step, count, stop, turns)
             for _ in range(min(self.workers, len(self.states)))
@@ -156,11 +158,9 @@ class Chains:
 class _Turns:
     """Who goes next in a round: of the chains not at work, the one furthest behind."""
 
-    def __init__(self, kept: list[list[Record]]) -> None:
-        self.kept = kept
+    def __init__(self, kept: list[list[Record]], sizes: list[int]) -> None:
+        self.kept, self.sizes = kept, sizes
         self.made = [0] * len(kept)
-        self.sizes = [1] * len(kept)
-        """Transitions in the next run of each chain."""
         self._idle = set(range(len(kept)))
         self._lock = threading.Lock()
 
@@ -194,7 +194,7 @@ def side_by_side(
     # LAPACK's own threads would fight with the chains over the cores
     workers = workers or compute.cores()
     with compute.one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-        yield Chains(states, pool, workers, deadline, on_run)
+        yield Chains(states, pool, workers, deadline, on_run, sizes=[1] * len(states))
 
 
 def joined(records: list[Record]) -> Record:

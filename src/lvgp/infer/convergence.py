@@ -142,9 +142,11 @@ def _halved(values: np.ndarray) -> np.ndarray:
 
 def _normal_scores(values: np.ndarray) -> np.ndarray:
     """Replace each value by the normal quantile of its rank among all chains' draws."""
-    flat = values.reshape(-1, values.shape[-1])
-    ranks = flat.argsort(axis=0).argsort(axis=0) + 1.0
-    return ndtri((ranks - 0.375) / (len(flat) + 0.25)).reshape(values.shape)
+    flat = np.ascontiguousarray(values.reshape(-1, values.shape[-1]).T)
+    count = flat.shape[1]
+    quantiles = ndtri((np.arange(1, count + 1) - 0.375) / (count + 0.25))
+    np.put_along_axis(flat, flat.argsort(axis=1), quantiles[None], axis=1)
+    return flat.T.reshape(values.shape)
 
 
 def measure(values: np.ndarray) -> Convergence:

@@ -6,9 +6,8 @@ single precision, the acceptance never is; BlackJAX's own proposal knows one den
 tuning is ours too, because BlackJAX's fixes trajectories at two steps, where these densities want
 tens of them (benchmarks/trajectories.py):
 
-- the metric is diagonal, sqrt(var z / var gradient), the variances taken over all chains. The
-  density does not change when the latents of a column are rotated, so the coordinates of one level
-  share one entry;
+- the metric is learned from the draws and gradients of all chains, one matrix for the
+  hyperparameters and one for the levels of each column (`metric.py`);
 - the step follows the mean acceptance of all chains;
 - the length of trajectories grows or shrinks until a draw seems worth `_WORTH` independent draws
   in the median identified quantity;
@@ -28,7 +27,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.mcmc.integrators import IntegratorState, isokinetic_velocity_verlet
+from blackjax.mcmc.integrators import IntegratorState
 from blackjax.util import generate_unit_vector
 from jax import Array
 
@@ -36,13 +35,14 @@ from lvgp import compute
 from lvgp.infer.chains import Chains, Point, Record, joined, recorded
 from lvgp.infer.convergence import glance, identified
 from lvgp.infer.folds import try_folds
+from lvgp.infer.metric import Roots, isokinetic_steps, measured, stretched, unit
 from lvgp.model import Model, Rows
 from lvgp.priors import Priors
 
 MOST_STEPS = 1000
 TARGET_ACCEPT = 0.85
 _WORTH = 0.4
-_SHORTEST_STEP = 0.5
+_SHORTEST_STEP = 0.8
 _NEARLY_ALL = 0.96
 _FOLDS = 0.3
 _DIVERGENT = 1000.0
@@ -60,8 +60,8 @@ class Tuning(NamedTuple):
     step: float
     length: float
     """Mean length of a trajectory."""
-    inverse_mass: np.ndarray
-    """Diagonal of the inverse metric."""
+    roots: Roots
+    """Of the metric: what a step of length one is in each direction."""
     folds: float = _FOLDS
     """Folds tried for each step of a trajectory; one costs about half a step."""
 
@@ -99,9 +99,7 @@ def advance(
         return model.log_density(vector, rows, priors)
 
     guide = single_density(model, rows, priors) if in_single else density
-    integrate = isokinetic_velocity_verlet(
-        logdensity_fn=guide, inverse_mass_matrix=tuning.inverse_mass
-    )
+    integrate = isokinetic_steps(model, guide, tuning.roots)
 
     def transition(index: Array, point: Point) -> tuple[Point, Record]:
         keys = jax.random.split(jax.random.fold_in(key, first + index), 5)
@@ -110,7 +108,9 @@ def advance(
         wanted = jnp.ceil(2.0 * jax.random.uniform(keys[1]) * tuning.length / step)
         steps = jnp.clip(wanted, 1, MOST_STEPS).astype(jnp.int32)
         attempts = jnp.ceil(tuning.folds * steps).astype(jnp.int32)
-        folded = try_folds(model, density, point.vector, point.log_density, keys[4], attempts)
+        folded = try_folds(
+            model, density, guide, point.vector, point.log_density, keys[4], attempts
+        )
         point = Point(folded.vector, folded.log_density, point.gradient)
         direction = generate_unit_vector(keys[2], point.vector)
         start, end, kinetic = _trajectory(integrate, point, folded.changed, direction, step, steps)
@@ -174,27 +174,6 @@ def single_density(model: Model, rows: Rows, priors: Priors) -> Callable[[Array]
     return log_density
 
 
-def gradient_metric(model: Model, vectors: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """Return sqrt(var z / var gradient) from draws (chains, draws, parameters) of both."""
-    ratio = _spread(model, vectors) / np.maximum(_spread(model, gradients), 1e-12)
-    return np.sqrt(np.clip(ratio, 1e-8, 1e8))
-
-
-def _spread(model: Model, values: np.ndarray) -> np.ndarray:
-    """Variance over chains and draws; for raw latents and their gradients, which rotation makes
-    zero on average, the mean square over the coordinates of a level."""
-    flat = values.reshape(-1, model.size)
-    flat = flat[np.isfinite(flat).all(axis=1)]
-    spread = flat.var(axis=0)
-    start = model.raw_start
-    for levels, dim in zip(model.n_levels, model.latent_dims, strict=True):
-        block = slice(start, start + levels * dim)
-        squares = (flat[:, block] ** 2).reshape(-1, levels, dim)
-        spread[block] = np.repeat(squares.mean(axis=(0, 2)), dim)
-        start += levels * dim
-    return spread
-
-
 class Microcanonical:
     """Metropolis-adjusted microcanonical chains; `warm_up` finds their tuning, then it is fixed."""
 
@@ -205,7 +184,7 @@ class Microcanonical:
     ) -> None:
         self._model, self._data, self._keys = model, (rows, priors), keys
         self._target_accept = target_accept
-        self.tuning = Tuning(0.3, 0.5 * math.sqrt(model.size), np.ones(model.size))
+        self.tuning = Tuning(0.3, 0.5 * math.sqrt(model.size), unit(model))
         large = int(np.asarray(rows.mask).sum()) >= _ROWS_WORTH_SINGLE
         self.in_single = large and model.approximation is None
 
@@ -263,22 +242,24 @@ class Microcanonical:
         """
         if not self.in_single:
             return
-        scale = np.sqrt(self.tuning.inverse_mass)
         vectors, gradients = (
             part.reshape(-1, self._model.size) for part in (point.vector, point.gradient)
         )
         right = np.stack(
             [start(self._model, False, vector, *self._data).gradient for vector in vectors]
         )
-        error, size = (np.linalg.norm(scale * part, axis=1) for part in (gradients - right, right))
+        error, size = (
+            np.linalg.norm(stretched(self._model, self.tuning.roots, part), axis=1)
+            for part in (gradients - right, right)
+        )
         # not a number is wrong too
         if np.mean(~(error <= _MOST_ERROR * size)) > most_wrong:
             self.in_single = False
             chains.states = self.begin(np.stack([state.vector for state in chains.states]))
 
     def _measure_metric(self, point: Point) -> None:
-        metric = gradient_metric(self._model, point.vector, point.gradient)
-        self.tuning = self.tuning._replace(inverse_mass=metric)
+        roots = measured(self._model, point.vector, point.gradient)
+        self.tuning = self.tuning._replace(roots=roots)
 
     def _move_step(self, acceptance: np.ndarray, gain: float) -> None:
         found = float(np.nan_to_num(acceptance).mean())
