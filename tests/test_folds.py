@@ -120,8 +120,8 @@ def test_nothing_is_folded_where_the_density_is_not_a_number():
     def missing(vector):
         return jnp.asarray(jnp.nan)
 
-    for guess in (missing, jnp.sum):
-        found = try_folds(model, missing, guess, start, jnp.asarray(0.0), jax.random.key(0), 50)
+    for density, guess in ((missing, missing), (missing, jnp.sum), (jnp.sum, missing)):
+        found = try_folds(model, density, guess, start, jnp.asarray(0.0), jax.random.key(0), 50)
         assert not found.changed
         assert found.log_density == 0.0
         np.testing.assert_array_equal(found.vector, start)

@@ -259,9 +259,10 @@ def test_chains_stay_in_single_precision_only_where_its_gradient_is_right(
         points = sampler.begin(starting_points(MIXED, Priors(), 3, 0))
         record = jax.tree.map(lambda *parts: np.stack(parts)[:, None], *points)
         with side_by_side(points, 1, np.inf, lambda *_: None) as chains:
-            sampler._check_precision(chains, record, most_wrong)
+            kept = sampler._checked(chains, record, most_wrong)
         assert sampler.in_single == stays
-        for point in chains.states:
+        kept = [jax.tree.map(lambda part, i=i: part[i, 0], kept) for i in range(3)]
+        for point in [*chains.states, *kept]:
             right = microcanonical.start(MIXED, False, point.vector, rows, Priors())
             assert point.log_density == pytest.approx(float(right.log_density), rel=1e-9)
             np.testing.assert_allclose(point.gradient, right.gradient, rtol=0.05, atol=0.05)

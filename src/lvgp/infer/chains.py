@@ -101,6 +101,8 @@ class Chains:
         Fewer than `count` when the time runs out or the user interrupts; then `ended` says so.
         """
         stop = threading.Event()
+        # since the last round trajectories may have become longer
+        self.sizes = [max(1, size // 4) for size in self.sizes or [1] * len(self.states)]
         turns = _Turns([[] for _ in self.states], self.sizes)
         futures = [
             self.pool.submit(self._work, step, count, stop, turns)
@@ -194,7 +196,7 @@ def side_by_side(
     # LAPACK's own threads would fight with the chains over the cores
     workers = workers or compute.cores()
     with compute.one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-        yield Chains(states, pool, workers, deadline, on_run, sizes=[1] * len(states))
+        yield Chains(states, pool, workers, deadline, on_run)
 
 
 def joined(records: list[Record]) -> Record:

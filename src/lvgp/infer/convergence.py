@@ -145,8 +145,9 @@ def _normal_scores(values: np.ndarray) -> np.ndarray:
     flat = np.ascontiguousarray(values.reshape(-1, values.shape[-1]).T)
     count = flat.shape[1]
     quantiles = ndtri((np.arange(1, count + 1) - 0.375) / (count + 0.25))
-    np.put_along_axis(flat, flat.argsort(axis=1), quantiles[None], axis=1)
-    return flat.T.reshape(values.shape)
+    scores = np.empty(flat.shape)
+    np.put_along_axis(scores, flat.argsort(axis=1), quantiles[None], axis=1)
+    return scores.T.reshape(values.shape)
 
 
 def measure(values: np.ndarray) -> Convergence:

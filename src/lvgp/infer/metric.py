@@ -1,7 +1,7 @@
 """The metric of microcanonical trajectories: what a step of length one is in each direction.
 
-Levels that the data hold together move together easily and apart hardly, so a metric of one entry
-for each parameter leaves most of what can be gained. The density does not change when the latents
+Levels that the data hold together move together easily and apart hardly, so one entry for each
+parameter is not enough. The density does not change when the latents
 of a column are rotated; on average over it, different coordinates have nothing to do with each
 other. So the metric has one matrix between the levels of each column, shared by all coordinates,
 and one between the hyperparameters (benchmarks/metrics.py measures what that is worth).
@@ -31,7 +31,8 @@ Roots = tuple[Any, ...]
 
 _DRAWS_AN_ENTRY = 1.0
 """Draws for each row of a matrix from which half of what lies beside its diagonal is believed."""
-_MOST_RATIO = 1e8
+_LEAST, _MOST = 1e-4, 1e4
+"""Bounds of the metric's eigenvalues."""
 
 
 def unit(model: Model) -> Roots:
@@ -75,23 +76,29 @@ def isokinetic_steps(
     )
 
 
-def measured(model: Model, vectors: np.ndarray, gradients: np.ndarray) -> Roots:
+def measured(model: Model, vectors: np.ndarray, gradients: np.ndarray, before: Roots) -> Roots:
     """Return the metric from draws (chains, draws, parameters) and the gradients there.
 
     The matrix M that makes draws and gradients alike: M cov(gradient) M = cov(z). Of one parameter
     it is sd(z) / sd(gradient). Entries beside the diagonal are shrunk, the more the fewer draws.
+    What cannot be measured, as when no chain has moved, stays as it was `before`.
     """
     usable = np.isfinite(vectors).all(axis=2) & np.isfinite(gradients).all(axis=2)
     draws, slopes = vectors[usable], gradients[usable]
+    if len(np.unique(draws, axis=0)) < 2:
+        return before
     roots, start = [], 0
-    for size, dim in _blocks(model):
+    for (size, dim), known in zip(_blocks(model), before, strict=True):
         block = slice(start, start + size * dim)
         believed = len(draws) / (len(draws) + _DRAWS_AN_ENTRY * size)
-        spreads = (
+        spread, slope = (
             _covariance(part[:, block].reshape(-1, size, dim), start > 0, believed)
             for part in (draws, slopes)
         )
-        roots.append(_alike(*spreads))
+        clear = all(
+            np.isfinite(part).all() and np.diagonal(part).min() > 0.0 for part in (spread, slope)
+        )
+        roots.append(_alike(spread, slope) if clear else known)
         start = block.stop
     return tuple(roots)
 
@@ -114,17 +121,17 @@ def _covariance(values: np.ndarray, centred: bool, believed: float) -> np.ndarra
 
 def _alike(spread: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """Return the root of M with M slope M = spread."""
-    widths, slopes = (np.maximum(np.diagonal(part), 1e-12) for part in (spread, slope))
-    scale = np.clip(widths / slopes, 1.0 / _MOST_RATIO, _MOST_RATIO) ** 0.25
+    # scaled so that both have the same diagonal, which keeps rounding small
+    scale = (np.diagonal(spread) / np.diagonal(slope)) ** 0.25
     spread, slope = spread / np.outer(scale, scale), slope * np.outer(scale, scale)
     half = _root(slope)
     inverse = np.linalg.inv(half)
     metric = inverse @ _root(half @ spread @ half) @ inverse
-    return _root(metric * np.outer(scale, scale))
+    return _root(metric * np.outer(scale, scale), _LEAST, _MOST)
 
 
-def _root(matrix: np.ndarray) -> np.ndarray:
-    """Return the symmetric square root; eigenvalues that rounding has made too small are raised."""
+def _root(matrix: np.ndarray, least: float = 0.0, most: float = np.inf) -> np.ndarray:
+    """Return the symmetric square root, the eigenvalues kept within bounds and above rounding."""
     values, directions = np.linalg.eigh(matrix)
-    values = np.maximum(values, max(1e-12 * values[-1], 1e-300))
+    values = np.clip(values, max(1e-12 * values[-1], least), most)
     return (directions * np.sqrt(values)) @ directions.T

@@ -103,7 +103,7 @@ def advance(
 
     def transition(index: Array, point: Point) -> tuple[Point, Record]:
         keys = jax.random.split(jax.random.fold_in(key, first + index), 5)
-        # a step that suits most of the density is too long for its narrow parts
+        # trajectories of one step size could come back to where they were
         step = tuning.step * jax.random.uniform(keys[0], minval=_SHORTEST_STEP)
         wanted = jnp.ceil(2.0 * jax.random.uniform(keys[1]) * tuning.length / step)
         steps = jnp.clip(wanted, 1, MOST_STEPS).astype(jnp.int32)
@@ -220,8 +220,9 @@ class Microcanonical:
                 return
             if record is None:
                 continue
-            history.append(record)
-            self._check_precision(chains, record.point, _MOST_WRONG if part <= 4 else 0.0)
+            most_wrong = _MOST_WRONG if part <= 4 else 0.0
+            point = self._checked(chains, record.point, most_wrong)
+            history.append(record._replace(point=point))
             self._move_step(record.acceptance, gain=2.0 if part <= 4 else 1.0)
             if part in (2, 3, 4, 6, 8, 12, 16):
                 self._measure_metric(joined(history[-max(1, len(history) // 2) :]).point)
@@ -235,13 +236,14 @@ class Microcanonical:
         if settled:
             self.tuning = self.tuning._replace(step=math.exp(np.mean(settled)))
 
-    def _check_precision(self, chains: Chains, point: Point, most_wrong: float) -> None:
+    def _checked(self, chains: Chains, point: Point, most_wrong: float) -> Point:
         """Go on in double precision where single precision does not give the gradient.
 
-        `most_wrong` is the share of points at which it need not.
+        `most_wrong` is the share of points at which it need not. Returns the points, with the right
+        gradients where they are wrong.
         """
         if not self.in_single:
-            return
+            return point
         vectors, gradients = (
             part.reshape(-1, self._model.size) for part in (point.vector, point.gradient)
         )
@@ -253,12 +255,14 @@ class Microcanonical:
             for part in (gradients - right, right)
         )
         # not a number is wrong too
-        if np.mean(~(error <= _MOST_ERROR * size)) > most_wrong:
-            self.in_single = False
-            chains.states = self.begin(np.stack([state.vector for state in chains.states]))
+        if np.mean(~(error <= _MOST_ERROR * size)) <= most_wrong:
+            return point
+        self.in_single = False
+        chains.states = self.begin(np.stack([state.vector for state in chains.states]))
+        return point._replace(gradient=right.reshape(point.gradient.shape))
 
     def _measure_metric(self, point: Point) -> None:
-        roots = measured(self._model, point.vector, point.gradient)
+        roots = measured(self._model, point.vector, point.gradient, self.tuning.roots)
         self.tuning = self.tuning._replace(roots=roots)
 
     def _move_step(self, acceptance: np.ndarray, gain: float) -> None:
