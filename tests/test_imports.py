@@ -34,6 +34,7 @@ ORDER = [
     "infer.chains",
     "infer.convergence",
     "infer.folds",
+    "infer.metric",
     "infer.microcanonical",
     "infer.nuts",
     "infer.sample",
