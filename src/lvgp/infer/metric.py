@@ -1,9 +1,8 @@
 """The metric of microcanonical trajectories: what a step of length one is in each direction.
 
 Levels that the data hold together move together easily and apart hardly, so one entry for each
-parameter is not enough. The density does not change when the latents
-of a column are rotated; on average over it, different coordinates have nothing to do with each
-other. So the metric has one matrix between the levels of each column, shared by all coordinates,
+parameter is not enough. The density does not change when the latents of a column are rotated; on
+average over it, different coordinates have nothing to do with each other. So the metric has one matrix between the levels of each column, shared by all coordinates,
 and one between the hyperparameters (benchmarks/metrics.py measures what that is worth).
 """
 
