@@ -2,8 +2,9 @@
 
 Levels that the data hold together move together easily and apart hardly, so one entry for each
 parameter is not enough. The density does not change when the latents of a column are rotated; on
-average over it, different coordinates have nothing to do with each other. So the metric has one matrix between the levels of each column, shared by all coordinates,
-and one between the hyperparameters (benchmarks/metrics.py measures what that is worth).
+average over it, different coordinates have nothing to do with each other. So the metric has one
+matrix between the levels of each column, shared by all coordinates, and one between the
+hyperparameters (benchmarks/metrics.py measures what that is worth).
 """
 
 from __future__ import annotations
