@@ -29,7 +29,7 @@ from trajectories import sampled
 from lvgp.infer import convergence
 
 RESULTS = Path(__file__).parent / "results" / "folds.json"
-FOLDS = (0.0, 0.3, 1.0)
+FOLDS = (0.0, 0.3, 0.7, 1.4)
 PROBE = 50
 
 

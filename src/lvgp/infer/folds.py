@@ -64,6 +64,7 @@ def try_folds(
 ) -> Folded:
     """Try folds of random columns, one after the other; `value` is the log density at `vector`.
 
+    A column is chosen in proportion to its levels: the more there are, the more are in the way.
     A fold must first be accepted by a guess at its density, which is cheaper; then by how far the
     guess was wrong. Both together leave the density as it is (delayed acceptance, Christen and Fox
     2005). Without one, `guess` is the density itself.
@@ -74,6 +75,7 @@ def try_folds(
         start += levels * dim
     if not columns:
         return Folded(vector, value, value, jnp.asarray(False))
+    up_to = jnp.cumsum(jnp.asarray(model.n_levels))
     sure = guess is log_density
     guessed = value if sure else guess(vector)
     begin = Folded(vector, value, guessed, jnp.asarray(False))
@@ -82,7 +84,7 @@ def try_folds(
         keys = jax.random.split(jax.random.fold_in(key, index))
         column, *thresholds = jax.random.uniform(keys[0], (3,))
         first, second = map(jnp.log, thresholds)
-        which = jnp.floor(column * len(columns)).astype(jnp.int32)
+        which = jnp.searchsorted(up_to, column * up_to[-1], side="right")
         folded = jax.lax.switch(which, columns, state.vector, keys[1])
         guessed = guess(folded)
         gain = guessed - state.guess
