@@ -2,8 +2,8 @@
 
 Default fits of method="bayes" (4 chains until all identified quantities have converged, 10 000
 draws a chain at the most), 100 training rows of 223, columns of 10 and 12 levels: time with
-compiled programs warm, how sampling ended, and scores at the other rows. `sparse_accuracy.py --dim` does the
-same for columns of 73 levels.
+compiled programs warm, how sampling ended, and scores at the other rows.
+`sparse_accuracy.py --dim` does the same for columns of 73 levels.
 
     LVGP_DATA=... python benchmarks/dimensions.py [dimension ...]
 
