@@ -1,7 +1,7 @@
 """What the metric of trajectories is worth: effective draws per gradient with a diagonal one too.
 
 For each case: one entry for each parameter and steps that vary by half, the same with steps that
-vary by a fifth, and with a matrix between the levels of each column as well (what warm-up does).
+vary by a fifth, and with a matrix between the levels of each column as well (as warm-up has it).
 Four chains from each of several seeds, warmed up and tuned anew, are measured together: effective
 draws of the worst identified quantity and of the median one per 10 000 gradients of sampling. Where
 maps have modes that are rarely left (M2AX bulk), the worst is mostly luck; the median is not.

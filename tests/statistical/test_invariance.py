@@ -28,7 +28,7 @@ X, Y = table()
 NEW, _ = table(12, seed=1)
 
 
-@pytest.mark.parametrize("method", ["bayes", "vi", "map"])
+@pytest.mark.parametrize("method", ["bayes", pytest.param("vi", marks=pytest.mark.long), "map"])
 @pytest.mark.parametrize(("scale", "shift"), [(1000.0, 0.0), (0.37, -250.0)])
 @pytest.mark.filterwarnings("ignore::lvgp.errors.LVGPWarning")
 def test_other_units_of_y_scale_everything_exactly(method, scale, shift):

@@ -42,7 +42,7 @@ from lvgp.priors import Priors
 MOST_STEPS = 1000
 TARGET_ACCEPT = 0.85
 _WORTH = 0.4
-_SHORTEST_STEP = 0.8
+_SHORTEST_STEP = 0.5
 _NEARLY_ALL = 0.96
 _FOLDS = 0.7
 _DIVERGENT = 1000.0
@@ -103,7 +103,8 @@ def advance(
 
     def transition(index: Array, point: Point) -> tuple[Point, Record]:
         keys = jax.random.split(jax.random.fold_in(key, first + index), 5)
-        # trajectories of one step size could come back to where they were
+        # trajectories of one step size could come back to where they were, and where the noise is
+        # tiny the density is narrow: long steps alone would not lead out
         step = tuning.step * jax.random.uniform(keys[0], minval=_SHORTEST_STEP)
         wanted = jnp.ceil(2.0 * jax.random.uniform(keys[1]) * tuning.length / step)
         steps = jnp.clip(wanted, 1, MOST_STEPS).astype(jnp.int32)
