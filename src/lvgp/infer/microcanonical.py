@@ -42,9 +42,12 @@ from lvgp.priors import Priors
 MOST_STEPS = 1000
 TARGET_ACCEPT = 0.85
 _WORTH = 0.4
-_SHORTEST_STEP = 0.5
+_SHORTEST_STEP = 0.8
+_CLEARLY = 2.0
+_SHORTENED = 0.25
+_LONGER = 2
 _NEARLY_ALL = 0.96
-_FOLDS = 0.7
+_FOLDS = 1.4
 _DIVERGENT = 1000.0
 _ROWS_WORTH_SINGLE = 90
 _MOST_ERROR = 0.05
@@ -101,10 +104,16 @@ def advance(
     guide = single_density(model, rows, priors) if in_single else density
     integrate = isokinetic_steps(model, guide, tuning.roots)
 
+    def leg(point: Point, moved: Array, direction: Array, step: Array, steps: Array) -> _Leg:
+        start, end, kinetic = _trajectory(integrate, point, moved, direction, step, steps)
+        value = density(end.position) if in_single else end.logdensity
+        gain = value - start.log_density - kinetic
+        gain = jnp.where(jnp.isnan(gain), -jnp.inf, gain)
+        return _Leg(start, Point(end.position, value, end.logdensity_grad), end.momentum, gain)
+
     def transition(index: Array, point: Point) -> tuple[Point, Record]:
         keys = jax.random.split(jax.random.fold_in(key, first + index), 5)
-        # trajectories of one step size could come back to where they were, and where the noise is
-        # tiny the density is narrow: long steps alone would not lead out
+        # trajectories of one step size could come back to where they were
         step = tuning.step * jax.random.uniform(keys[0], minval=_SHORTEST_STEP)
         wanted = jnp.ceil(2.0 * jax.random.uniform(keys[1]) * tuning.length / step)
         steps = jnp.clip(wanted, 1, MOST_STEPS).astype(jnp.int32)
@@ -114,19 +123,91 @@ def advance(
         )
         point = Point(folded.vector, folded.log_density, point.gradient)
         direction = generate_unit_vector(keys[2], point.vector)
-        start, end, kinetic = _trajectory(integrate, point, folded.changed, direction, step, steps)
-        value = density(end.position) if in_single else end.logdensity
-        gain = value - start.log_density - kinetic
-        gain = jnp.where(jnp.isnan(gain), -jnp.inf, gain)
-        accepted = jnp.log(jax.random.uniform(keys[3])) < gain
-        proposed = Point(end.position, value, end.logdensity_grad)
-        point = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), proposed, start)
-        chance = jnp.exp(jnp.minimum(gain, 0.0))
-        # these dynamics keep no energy that E-BFMI could be computed from
-        no_energy = jnp.asarray(jnp.nan)
-        return point, Record(point, chance, steps, step, -gain > _DIVERGENT, no_energy)
+        return _walked(leg, point, folded.changed, direction, step, steps, keys[3])
 
     return recorded(transition, point, model.size, count)
+
+
+class _Leg(NamedTuple):
+    """A trajectory, and what it would be accepted by."""
+
+    start: Point
+    end: Point
+    direction: Array
+    """At the end."""
+    gain: Array
+    """Log of the ratio of densities, the change of volume included."""
+
+
+def _walked(
+    walk: Callable[[Point, Array, Array, Array, Array], _Leg],
+    point: Point,
+    moved: Array,
+    direction: Array,
+    step: Array,
+    steps: Array,
+    key: Array,
+) -> tuple[Point, Record]:
+    """Accept or reject a trajectory; where it fails clearly, try one with far shorter steps.
+
+    Where the noise is tiny the density is narrow, and steps that suit the rest of it do not lead
+    out. The second trajectory y starts as the first one did, from x, and is accepted with
+
+        min(1, exp(gain(x to y)) q(y) / q(x)),    q = (1 - exp(gain)) [gain < -_CLEARLY],
+
+    where q(x) is the chance to get to a second trajectory and q(y) that of getting to one on the
+    way back: a third trajectory, with the first one's steps, is needed to know it (delayed
+    rejection; Mira 2001, Modi, Barnett and Carpenter 2023).
+    """
+    chances = jax.random.uniform(key, (3,))
+    first, second = jnp.log(chances[0]), jnp.log(chances[1])
+    short = step * _SHORTENED ** (0.5 + chances[2])
+
+    def more(state: tuple[Array, _Leg, Array]) -> Array:
+        made, _, gains = state
+        failed = (first >= gains[0]) & (gains[0] < -_CLEARLY)
+        hopeful = second < gains[1] - _log_refused(gains[0])
+        return (made == 0) | ((made == 1) & failed) | ((made == 2) & hopeful)
+
+    def next_leg(state: tuple[Array, _Leg, Array]) -> tuple[Array, _Leg, Array]:
+        made, tried, gains = state
+        back = made == 2
+        begin = jax.tree.map(lambda end, start: jnp.where(back, end, start), tried.end, tried.start)
+        found = walk(
+            begin,
+            moved & (made == 0),
+            jnp.where(back, -tried.direction, direction),
+            jnp.where(made == 1, short, step),
+            jnp.where(made == 1, _LONGER * steps, steps),
+        )
+        kept = jax.tree.map(lambda new, old: jnp.where(back, old, new), found, tried)
+        return made + 1, kept, gains.at[made].set(found.gain)
+
+    nothing = _Leg(point, point, direction, jnp.zeros_like(step))
+    made, tried, gains = jax.lax.while_loop(
+        more, next_leg, (jnp.asarray(0), nothing, jnp.zeros(3))
+    )
+    way_back = jnp.where(gains[2] < -_CLEARLY, _log_refused(gains[2]), -jnp.inf)
+    accepted = (first < gains[0]) | (
+        (made == 3) & (second < gains[1] - _log_refused(gains[0]) + way_back)
+    )
+    point = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), tried.end, tried.start)
+    divergent = (made > 1) & (gains[1] < -_DIVERGENT)
+    # these dynamics keep no energy that E-BFMI could be computed from
+    record = Record(
+        point,
+        acceptance=jnp.exp(jnp.minimum(gains[0], 0.0)),
+        steps=steps * jnp.asarray([0, 1, 1 + _LONGER, 2 + _LONGER], steps.dtype)[made],
+        step=step,
+        divergent=divergent,
+        energy=jnp.asarray(jnp.nan),
+    )
+    return point, record
+
+
+def _log_refused(gain: Array) -> Array:
+    """Return the log of the chance that a trajectory of this gain, below zero, is rejected."""
+    return jnp.log1p(-jnp.exp(jnp.minimum(gain, -_CLEARLY)))
 
 
 def _trajectory(
