@@ -184,9 +184,7 @@ def _walked(
         return made + 1, kept, gains.at[made].set(found.gain)
 
     nothing = _Leg(point, point, direction, jnp.zeros_like(step))
-    made, tried, gains = jax.lax.while_loop(
-        more, next_leg, (jnp.asarray(0), nothing, jnp.zeros(3))
-    )
+    made, tried, gains = jax.lax.while_loop(more, next_leg, (jnp.asarray(0), nothing, jnp.zeros(3)))
     way_back = jnp.where(gains[2] < -_CLEARLY, _log_refused(gains[2]), -jnp.inf)
     accepted = (first < gains[0]) | (
         (made == 3) & (second < gains[1] - _log_refused(gains[0]) + way_back)
