@@ -14,7 +14,8 @@ tens of them (benchmarks/trajectories.py):
 - the precision is single for tables large enough to gain by it, as long as the gradient is nearly
   that in double precision at the transitions of warm-up (where noise is tiny, it is not).
 
-Before each trajectory, folds of the latent maps are tried (`folds.py`).
+A trajectory that fails clearly is followed by one with shorter steps (`_walked`). Before each
+trajectory, folds of the latent maps are tried (`folds.py`).
 """
 
 from __future__ import annotations
@@ -44,8 +45,11 @@ TARGET_ACCEPT = 0.85
 _WORTH = 0.4
 _SHORTEST_STEP = 0.8
 _CLEARLY = 2.0
+"""Of the log ratio that a trajectory is accepted by: how far below zero it has failed clearly."""
 _SHORTENED = 0.25
+"""Steps of a second trajectory, relative, on average on the scale of logarithms."""
 _LONGER = 2
+"""How many times as many steps a second trajectory has."""
 _NEARLY_ALL = 0.96
 _FOLDS = 1.4
 _DIVERGENT = 1000.0
