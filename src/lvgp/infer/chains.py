@@ -38,7 +38,7 @@ class Record(NamedTuple):
     point: Point
     acceptance: Any
     steps: Any
-    """Steps of the trajectory, each an evaluation of the gradient."""
+    """Steps of all trajectories that were tried, each an evaluation of the gradient."""
     step: Any
     divergent: Any
     energy: Any
