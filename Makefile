@@ -16,6 +16,9 @@ endif
 demo: $(VENV)/.installed
 	$(BIN)/lvgp demo --output demo --force
 
+# most of the time goes into compiling hundreds of small programs, which XLA does faster when it
+# optimises less; the long tests run what users run
+test: export XLA_FLAGS += --xla_backend_optimization_level=1
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n auto --dist worksteal -m "not long" --durations=60
 

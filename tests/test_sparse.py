@@ -129,7 +129,7 @@ def test_with_all_rows_as_inducing_points_it_is_the_exact_process(rule, kernel):
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
-    points=st.sampled_from([1, 2, 5, 12, 20]),
+    points=st.sampled_from([1, 5, 20]),
     noise=st.floats(1e-4, 2.0),
     kernel=st.sampled_from(sorted(KERNELS)),
 )
