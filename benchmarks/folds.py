@@ -1,7 +1,8 @@
 """What folds of the latent maps are worth: effective draws per CPU second with and without them.
 
-For each case and number of folds tried for each step of a trajectory: effective draws of the worst
-identified quantity, of the worst twentieth and of the median one, per CPU second of sampling,
+For each case and number of folds tried for each step of a trajectory, spread over the columns by
+their levels ("chosen": as many of each column as warm-up finds it needs): effective draws of the
+worst identified quantity, of the worst twentieth and of the median one, per CPU second of sampling,
 warm-up and compilation left out, and the largest R-hat. Where maps have modes that are rarely left
 (M2AX bulk modulus), four chains show by luck which of them they meet; so four chains from each of
 several seeds, warmed up and tuned anew, are measured together, as if they were one run.
@@ -27,9 +28,10 @@ import tables
 from trajectories import sampled
 
 from lvgp.infer import convergence
+from lvgp.infer.folds import spread_over
 
 RESULTS = Path(__file__).parent / "results" / "folds.json"
-FOLDS = (0.0, 0.3, 0.7, 1.4)
+FOLDS = (0.0, 0.4, 1.4, "chosen")
 PROBE = 50
 
 
@@ -37,7 +39,9 @@ def efficiency(case, folds, seconds, seeds):
     """Sample for about `seconds` CPU seconds with each seed; return figures of all together."""
 
     def change(tuning):
-        return tuning._replace(folds=folds)
+        if folds == "chosen":
+            return tuning
+        return tuning._replace(folds=spread_over(case.model.n_levels, folds))
 
     # the first of them compiles
     for _ in range(2):

@@ -63,7 +63,7 @@ def with_length(case, length):
             tuning = tuning._replace(length=1.5 * tuning.step)
         elif length != "tuned":
             tuning = tuning._replace(length=length * math.sqrt(case.model.size))
-        return tuning._replace(folds=0.0)
+        return tuning._replace(folds=np.zeros(len(case.model.n_levels)))
 
     return change
 

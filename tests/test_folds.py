@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lvgp.infer.folds import fold, try_folds
+from lvgp.infer.folds import fold, spread_over, try_folds
 from lvgp.model import Model
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -65,11 +65,13 @@ def test_folds_leave_a_lopsided_density_as_it_is(dims, wrong):
     def guess(vector):
         return log_density(vector) + wrong * jnp.sin(vector @ tilt)
 
+    attempts = jnp.asarray([12.0, 18.0])
+
     @jax.jit
     @jax.vmap
     def folded(vector, key):
         guessed = guess if wrong else log_density
-        return try_folds(model, log_density, guessed, vector, log_density(vector), key, 30)
+        return try_folds(model, log_density, guessed, vector, log_density(vector), key, attempts)
 
     found = folded(before, jax.random.split(jax.random.key(3), len(before)))
     after = found.vector
@@ -106,7 +108,9 @@ def test_folds_pass_between_modes_that_lie_apart():
     keys = jax.random.split(jax.random.key(0), 4000)
 
     def moves(key):
-        return try_folds(model, log_density, log_density, start, log_density(start), key, 400)
+        return try_folds(
+            model, log_density, log_density, start, log_density(start), key, jnp.asarray([400.0])
+        )
 
     run = jax.vmap(moves)
     ends = np.asarray(jax.jit(run)(keys).vector)[:, -1]
@@ -114,19 +118,19 @@ def test_folds_pass_between_modes_that_lie_apart():
     assert abs(np.mean(ends > 0) - 0.5) < 5 * 0.5 / np.sqrt(4000)
 
 
-def test_columns_are_folded_in_proportion_to_their_levels():
+def test_columns_are_folded_as_often_as_asked():
     """4000 single folds, all accepted, of columns with 2, 9 and 4 levels.
 
     A chi-squared test fails by chance less than once in 10^6 runs.
     """
-    model, levels = Model(0, (2, 9, 4), (2, 1, 3)), np.array([2, 9, 4])
+    model, asked = Model(0, (2, 9, 4), (2, 1, 3)), np.array([0.15, 0.75, 0.1])
     start = jax.random.normal(jax.random.key(1), (model.size,))
 
     def flat(vector):
         return jnp.zeros(())
 
     def fold_once(key):
-        return try_folds(model, flat, flat, start, flat(start), key, 1).vector
+        return try_folds(model, flat, flat, start, flat(start), key, jnp.asarray(asked)).vector
 
     vectors = jax.vmap(fold_once)(jax.random.split(jax.random.key(0), 4000))
     moved = np.abs(np.asarray(vectors - start)) > 1e-9
@@ -135,7 +139,12 @@ def test_columns_are_folded_in_proportion_to_their_levels():
     folded = [part.any(axis=1).sum() for part in columns]
     assert not others.any()
     assert sum(folded) == 4000
-    assert stats.chisquare(folded, 4000 * levels / levels.sum()).pvalue > 1e-6
+    assert stats.chisquare(folded, 4000 * asked).pvalue > 1e-6
+
+
+def test_folds_are_spread_over_columns_by_their_levels():
+    np.testing.assert_allclose(spread_over((2, 9, 4), 3.0), [0.4, 1.8, 0.8])
+    assert spread_over((), 3.0).shape == (0,)
 
 
 def test_nothing_is_folded_where_the_density_is_not_a_number():
@@ -145,7 +154,9 @@ def test_nothing_is_folded_where_the_density_is_not_a_number():
         return jnp.asarray(jnp.nan)
 
     for density, guess in ((missing, missing), (missing, jnp.sum), (jnp.sum, missing)):
-        found = try_folds(model, density, guess, start, jnp.asarray(0.0), jax.random.key(0), 50)
+        found = try_folds(
+            model, density, guess, start, jnp.asarray(0.0), jax.random.key(0), jnp.asarray([50.0])
+        )
         assert not found.changed
         assert found.log_density == 0.0
         np.testing.assert_array_equal(found.vector, start)
@@ -154,7 +165,7 @@ def test_nothing_is_folded_where_the_density_is_not_a_number():
 def test_without_categories_there_is_nothing_to_fold():
     start = jnp.arange(3.0)
     found = try_folds(
-        Model(1, (), ()), jnp.sum, jnp.sum, start, jnp.asarray(3.0), jax.random.key(0), 50
+        Model(1, (), ()), jnp.sum, jnp.sum, start, jnp.asarray(3.0), jax.random.key(0), jnp.zeros(0)
     )
     assert not found.changed
     np.testing.assert_array_equal(found.vector, start)

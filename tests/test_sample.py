@@ -99,7 +99,7 @@ def _untuned(monkeypatch, step, length):
 
     def untuned(sampler, chains, transitions):
         chains.states = sampler.begin(np.tile([0.2, -3.5, -1.0], (len(chains.states), 1)))
-        sampler.tuning = microcanonical.Tuning(step, length, metric.unit(ORDINARY))
+        sampler.tuning = microcanonical.Tuning(step, length, metric.unit(ORDINARY), np.zeros(0))
         chains.advance(sampler.advance, transitions)
 
     programs = microcanonical.start, microcanonical.advance
@@ -282,6 +282,26 @@ def test_chains_stay_in_single_precision_only_where_its_gradient_is_right(
             np.testing.assert_allclose(point.gradient, right.gradient, rtol=0.05, atol=0.05)
             exact = np.allclose(point.gradient, right.gradient, rtol=1e-9, atol=1e-9)
             assert exact != stays
+
+
+def test_columns_whose_maps_change_slowly_are_folded_more_often():
+    model, rng = Model(1, (5, 4, 4), (2, 2, 2)), np.random.default_rng(0)
+    vectors = 0.3 * rng.standard_normal((4, 200, model.size))
+    latents = vectors[..., model.raw_start :]
+    latents[..., 10:18] = 0.3 * np.repeat(rng.standard_normal((4, 20, 8)), 10, axis=1)
+    latents[..., 18:] = 0.3 * np.repeat(rng.standard_normal((4, 4, 8)), 50, axis=1)
+    with compute.scope():
+        sampler = microcanonical.Microcanonical(
+            model, pack_rows(*table(model, 20)), Priors(), [], 0.85
+        )
+        before = sampler.tuning.folds
+        sampler._choose_folds(Point(vectors[:, :4], vectors[:, :4, 0], None))
+        np.testing.assert_array_equal(sampler.tuning.folds, before)
+        sampler._choose_folds(Point(vectors, rng.standard_normal((4, 200)), None))
+    quick, slow, slowest = sampler.tuning.folds
+    assert quick == microcanonical._FEWEST_FOLDS < slow < slowest
+    # a draw of the second map is worth a tenth of an independent one; luck of the worst of pairs
+    assert 0.25 < slow < 0.9
 
 
 def test_small_tables_and_sparse_models_are_sampled_in_double_precision():

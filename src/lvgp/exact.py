@@ -221,7 +221,7 @@ def _contract(
     of a strip's diagonal block counts for its mirror image too.
     """
     rows = len(features)
-    step = -(-rows // (4 if rows >= 64 else 1))
+    step = -(-rows // (4 if rows >= 90 else 1))
     with_ones = jnp.concatenate([features, jnp.ones_like(features[:, :1], shape=(rows, 1))], 1)
     pulled = jnp.zeros_like(with_ones)
     diagonals = []

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from lvgp.model import Model
@@ -42,6 +43,11 @@ def fold(latents: Array, key: Array) -> Array:
     return latents - 2.0 * across[:, None] * mirrored
 
 
+def spread_over(levels: tuple[int, ...], folds: float) -> np.ndarray:
+    """Return folds of each column: the more levels, the more are in each other's way."""
+    return folds * np.asarray(levels, float) / max(1, sum(levels))
+
+
 class Folded(NamedTuple):
     """Where tried folds have led."""
 
@@ -64,7 +70,7 @@ def try_folds(
 ) -> Folded:
     """Try folds of random columns, one after the other; `value` is the log density at `vector`.
 
-    A column is chosen in proportion to its levels: the more there are, the more are in the way.
+    `attempts` is how many of each column to try on average.
     A fold must first be accepted by a guess at its density, which is cheaper; then by how far the
     guess was wrong. Both together leave the density as it is (delayed acceptance, Christen and Fox
     2005). Without one, `guess` is the density itself.
@@ -75,7 +81,7 @@ def try_folds(
         start += levels * dim
     if not columns:
         return Folded(vector, value, value, jnp.asarray(False))
-    up_to = jnp.cumsum(jnp.asarray(model.n_levels))
+    up_to = jnp.cumsum(attempts)
     sure = guess is log_density
     guessed = value if sure else guess(vector)
     begin = Folded(vector, value, guessed, jnp.asarray(False))
@@ -98,7 +104,7 @@ def try_folds(
         tried = Folded(folded, new, guessed, jnp.asarray(True))
         return jax.tree.map(lambda new, old: jnp.where(taken, new, old), tried, state)
 
-    return jax.lax.fori_loop(0, attempts, attempt, begin)
+    return jax.lax.fori_loop(0, jnp.ceil(up_to[-1]).astype(jnp.int32), attempt, begin)
 
 
 def _fold_block(block: slice, levels: int, vector: Array, key: Array) -> Array:

@@ -15,7 +15,8 @@ tens of them (benchmarks/trajectories.py):
   that in double precision at the transitions of warm-up (where noise is tiny, it is not).
 
 A trajectory that fails clearly is followed by one with shorter steps (`_walked`). Before each
-trajectory, folds of the latent maps are tried (`folds.py`).
+trajectory, folds of the latent maps are tried (`folds.py`), the more of a column the slower its map
+changed in warm-up: where maps mix without them, they would cost more than they bring.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,8 +35,8 @@ from jax import Array
 
 from lvgp import compute
 from lvgp.infer.chains import Chains, Point, Record, joined, recorded
-from lvgp.infer.convergence import glance, identified
-from lvgp.infer.folds import try_folds
+from lvgp.infer.convergence import glance, identified, layout
+from lvgp.infer.folds import spread_over, try_folds
 from lvgp.infer.metric import Roots, isokinetic_steps, measured, stretched, unit
 from lvgp.model import Model, Rows
 from lvgp.priors import Priors
@@ -51,7 +52,11 @@ _SHORTENED = 0.25
 _LONGER = 2
 """How many times as many steps a second trajectory has."""
 _NEARLY_ALL = 0.96
-_FOLDS = 1.4
+_FOLDS = 0.7
+"""Tried for each step of a trajectory during warm-up, in all columns together."""
+_FOLDS_WORTH = 0.03
+"""Folds of a column for each step, times what a draw is worth of the slowest part of its map."""
+_FEWEST_FOLDS, _MOST_FOLDS = 0.1, 1.5
 _DIVERGENT = 1000.0
 _ROWS_WORTH_SINGLE = 90
 _MOST_ERROR = 0.05
@@ -69,8 +74,8 @@ class Tuning(NamedTuple):
     """Mean length of a trajectory."""
     roots: Roots
     """Of the metric: what a step of length one is in each direction."""
-    folds: float = _FOLDS
-    """Folds tried for each step of a trajectory; one costs about half a step."""
+    folds: Any
+    """Folds tried of each column for each step of a trajectory; one costs about half a step."""
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=compute.ONE_THREAD)
@@ -121,9 +126,8 @@ def advance(
         step = tuning.step * jax.random.uniform(keys[0], minval=_SHORTEST_STEP)
         wanted = jnp.ceil(2.0 * jax.random.uniform(keys[1]) * tuning.length / step)
         steps = jnp.clip(wanted, 1, MOST_STEPS).astype(jnp.int32)
-        attempts = jnp.ceil(tuning.folds * steps).astype(jnp.int32)
         folded = try_folds(
-            model, density, guide, point.vector, point.log_density, keys[4], attempts
+            model, density, guide, point.vector, point.log_density, keys[4], tuning.folds * steps
         )
         point = Point(folded.vector, folded.log_density, point.gradient)
         direction = generate_unit_vector(keys[2], point.vector)
@@ -268,7 +272,9 @@ class Microcanonical:
     ) -> None:
         self._model, self._data, self._keys = model, (rows, priors), keys
         self._target_accept = target_accept
-        self.tuning = Tuning(0.3, 0.5 * math.sqrt(model.size), unit(model))
+        self.tuning = Tuning(
+            0.3, 0.5 * math.sqrt(model.size), unit(model), spread_over(model.n_levels, _FOLDS)
+        )
         large = int(np.asarray(rows.mask).sum()) >= _ROWS_WORTH_SINGLE
         self.in_single = large and model.approximation is None
 
@@ -319,6 +325,7 @@ class Microcanonical:
                 settled.append(math.log(self.tuning.step))
         if settled:
             self.tuning = self.tuning._replace(step=math.exp(np.mean(settled)))
+            self._choose_folds(joined(history[8:]).point)
 
     def _checked(self, chains: Chains, point: Point, most_wrong: float) -> Point:
         """Go on in double precision where single precision does not give the gradient.
@@ -356,15 +363,25 @@ class Microcanonical:
         self.tuning = self.tuning._replace(step=self.tuning.step * math.exp(gain * miss))
 
     def _move_length(self, point: Point) -> None:
-        values = np.stack(
-            [
-                identified(self._model, vectors, densities, *self._data)
-                for vectors, densities in zip(point.vector, point.log_density, strict=True)
-            ]
-        )
+        values = self._identified(point)
         if values.shape[1] < 8:
             return
         worth = float(np.median(glance(values).ess)) / values[..., 0].size
         # the root damps the noise of an estimate from few draws, which is too high for slow chains
         change = min(1.7, max(0.75, math.sqrt(_WORTH / worth)))
         self.tuning = self.tuning._replace(length=self.tuning.length * change)
+
+    def _choose_folds(self, point: Point) -> None:
+        """Try the more folds of a column the slower the slowest part of its map changes."""
+        values = self._identified(point)
+        if values.shape[1] < 8:
+            return
+        ess = glance(values).ess / values[..., 0].size
+        blocks = layout(self._model, 0).correlations
+        slowest = np.array([ess[block].min() for block in blocks])
+        folds = np.clip(_FOLDS_WORTH / slowest, _FEWEST_FOLDS, _MOST_FOLDS)
+        self.tuning = self.tuning._replace(folds=folds)
+
+    def _identified(self, point: Point) -> np.ndarray:
+        pairs = zip(point.vector, point.log_density, strict=True)
+        return np.stack([identified(self._model, *pair, *self._data) for pair in pairs])
