@@ -31,7 +31,7 @@ from lvgp.infer import convergence
 from lvgp.infer.folds import spread_over
 
 RESULTS = Path(__file__).parent / "results" / "folds.json"
-FOLDS = (0.0, 0.4, 1.4, "chosen")
+FOLDS = (0.0, 0.3, 0.7, 1.4, "chosen")
 PROBE = 50
 
 

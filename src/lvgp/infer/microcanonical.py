@@ -378,8 +378,8 @@ class Microcanonical:
             return
         ess = glance(values).ess / values[..., 0].size
         blocks = layout(self._model, 0).correlations
-        slowest = np.array([ess[block].min() for block in blocks])
-        folds = np.clip(_FOLDS_WORTH / slowest, _FEWEST_FOLDS, _MOST_FOLDS)
+        slowest = np.array([np.nan_to_num(ess[block]).min() for block in blocks])
+        folds = np.clip(_FOLDS_WORTH / np.maximum(slowest, 1e-6), _FEWEST_FOLDS, _MOST_FOLDS)
         self.tuning = self.tuning._replace(folds=folds)
 
     def _identified(self, point: Point) -> np.ndarray:
