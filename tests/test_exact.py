@@ -69,7 +69,9 @@ def test_adding_a_row_or_two_mostly_keeps_the_size():
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("integrate_mean", "precision"), [(True, 1.0), (True, 0.3), (False, 0.0)])
-@pytest.mark.parametrize("rows", [5, pytest.param(32, marks=pytest.mark.long), 70])
+@pytest.mark.parametrize(
+    "rows", [5, pytest.param(32, marks=pytest.mark.long), exact._ROWS_WORTH_STRIPS + 11]
+)
 def test_value_and_gradient_match_automatic_differentiation(
     kernel, integrate_mean, precision, rows
 ):

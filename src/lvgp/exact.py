@@ -28,6 +28,8 @@ _LEAF = 16
 _FEW = 258
 _FIRST_ENDS = 12, 27, 34, 42
 _ENDS = 2, 12, 18, 22, 27, 34, 42
+_ROWS_WORTH_STRIPS = 90
+"""Of the gradient's last products; for fewer rows, handling strips costs more than they save."""
 _solve = partial(lax.linalg.triangular_solve, left_side=True, lower=True)
 
 
@@ -221,7 +223,7 @@ def _contract(
     of a strip's diagonal block counts for its mirror image too.
     """
     rows = len(features)
-    step = -(-rows // (4 if rows >= 90 else 1))
+    step = -(-rows // (4 if rows >= _ROWS_WORTH_STRIPS else 1))
     with_ones = jnp.concatenate([features, jnp.ones_like(features[:, :1], shape=(rows, 1))], 1)
     pulled = jnp.zeros_like(with_ones)
     diagonals = []

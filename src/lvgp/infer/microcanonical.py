@@ -325,6 +325,7 @@ class Microcanonical:
                 settled.append(math.log(self.tuning.step))
         if settled:
             self.tuning = self.tuning._replace(step=math.exp(np.mean(settled)))
+            # slow changes show only over many draws: all since the metric has been of some use
             self._choose_folds(joined(history[8:]).point)
 
     def _checked(self, chains: Chains, point: Point, most_wrong: float) -> Point:
@@ -363,25 +364,30 @@ class Microcanonical:
         self.tuning = self.tuning._replace(step=self.tuning.step * math.exp(gain * miss))
 
     def _move_length(self, point: Point) -> None:
-        values = self._identified(point)
-        if values.shape[1] < 8:
+        worth = self._worth(point)
+        if worth is None:
             return
-        worth = float(np.median(glance(values).ess)) / values[..., 0].size
         # the root damps the noise of an estimate from few draws, which is too high for slow chains
-        change = min(1.7, max(0.75, math.sqrt(_WORTH / worth)))
+        change = min(1.7, max(0.75, math.sqrt(_WORTH / float(np.median(worth)))))
         self.tuning = self.tuning._replace(length=self.tuning.length * change)
 
     def _choose_folds(self, point: Point) -> None:
         """Try the more folds of a column the slower the slowest part of its map changes."""
-        values = self._identified(point)
-        if values.shape[1] < 8:
+        worth = self._worth(point)
+        if worth is None:
             return
-        ess = glance(values).ess / values[..., 0].size
         blocks = layout(self._model, 0).correlations
-        slowest = np.array([np.nan_to_num(ess[block]).min() for block in blocks])
+        slowest = np.array([np.nan_to_num(worth[block]).min() for block in blocks])
         folds = np.clip(_FOLDS_WORTH / np.maximum(slowest, 1e-6), _FEWEST_FOLDS, _MOST_FOLDS)
         self.tuning = self.tuning._replace(folds=folds)
 
-    def _identified(self, point: Point) -> np.ndarray:
+    def _worth(self, point: Point) -> np.ndarray | None:
+        """Return how many independent draws a draw is worth, of each identified quantity.
+
+        None where there are too few draws to tell.
+        """
+        if point.log_density.shape[1] < 8:
+            return None
         pairs = zip(point.vector, point.log_density, strict=True)
-        return np.stack([identified(self._model, *pair, *self._data) for pair in pairs])
+        values = np.stack([identified(self._model, *pair, *self._data) for pair in pairs])
+        return glance(values).ess / values[..., 0].size
