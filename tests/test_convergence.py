@@ -105,6 +105,13 @@ def test_quantity_that_never_moves_counts_as_known():
     assert found.ess_bulk[1] == seen.ess[1] == 400.0
 
 
+def test_quantity_that_is_not_a_number_counts_as_unknown():
+    values = autoregressive(4, 400, 2, 0.0)
+    values[1, 7, 1] = np.nan
+    assert not convergence.glance(values).r_hat[1] < 1.01
+    assert not convergence.reached(convergence.measure(values), np.array([False, True]))
+
+
 def test_single_chain_is_compared_with_itself():
     steady = autoregressive(1, 400, 1, 0.3)
     drifting = steady + np.linspace(0, 4, 400)[:, None]

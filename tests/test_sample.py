@@ -21,9 +21,10 @@ from lvgp import compute
 from lvgp.errors import LVGPError, NumericalWarning
 from lvgp.infer import convergence, metric, microcanonical
 from lvgp.infer.chains import RUN, Point, Record, side_by_side
+from lvgp.infer.convergence import glance
 from lvgp.infer.microcanonical import single_density
 from lvgp.infer.optimize import starting_points
-from lvgp.infer.sample import Budget, _next_look, first_points, sample
+from lvgp.infer.sample import _WATCHED, Budget, _next_look, _Watch, first_points, sample
 from lvgp.kernels import KERNELS
 from lvgp.model import Model, pack_rows
 from lvgp.priors import Priors
@@ -194,6 +195,40 @@ def test_chains_stop_when_good_enough_and_say_so():
 )
 def test_the_next_look_is_where_chains_may_be_good_enough(least_ess, most_r_hat, look, needed):
     assert _next_look(300, least_ess, most_r_hat) == (look, needed)
+
+
+def test_only_the_worst_quantities_are_watched_until_they_are_good():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((4, 300, 3 * _WATCHED))
+    drifting = slice(_WATCHED, _WATCHED + 5)
+    values[..., drifting] += np.arange(4.0)[:, None, None]
+    of_interest = np.setdiff1d(np.arange(3 * _WATCHED), [_WATCHED])
+    watch = _Watch(of_interest)
+    least, most = watch.look([values[:, :200], values[:, 200:]])
+    everywhere = glance(values[..., of_interest])
+    assert (least, most) == (everywhere.ess.min(), everywhere.r_hat.max())
+    assert len(watch.places) == _WATCHED
+    assert set(range(_WATCHED + 1, _WATCHED + 5)) <= set(watch.places)
+    assert _WATCHED not in watch.places
+
+
+def test_quantities_not_watched_for_a_while_still_have_to_be_good():
+    values = np.random.default_rng(1).standard_normal((4, 400, 3 * _WATCHED))
+    values[:, :200, 0] += np.arange(4.0)[:, None]
+    watch = _Watch(np.arange(3 * _WATCHED))
+    watch.look([values[:, :200]])
+    assert 0 in watch.places
+    values[:, :200, 0] -= np.arange(4.0)[:, None]
+    left_alone = np.setdiff1d(np.arange(3 * _WATCHED), watch.places)[0]
+    values[..., left_alone] += np.arange(4.0)[:, None]
+    least, most = watch.look([values])
+    assert (least, most) == (glance(values).ess.min(), glance(values).r_hat.max())
+    assert most > 1.5
+    assert left_alone in watch.places
+    values[..., left_alone] -= np.arange(4.0)[:, None]
+    least, most = watch.look([values])
+    assert (least, most) == (glance(values).ess.min(), glance(values).r_hat.max())
+    assert len(watch.places) == 3 * _WATCHED
 
 
 def test_time_limit_ends_sampling_with_what_there_is(monkeypatch):

@@ -159,7 +159,8 @@ def measure(values: np.ndarray) -> Convergence:
     if len(values) == 1:
         values = _halved(values)
     chains, draws, quantities = values.shape
-    moving = np.ptp(values, axis=(0, 1)) > 0.0
+    # not a number has not stood still either
+    moving = np.ptp(values, axis=(0, 1)) != 0.0
     exact = float(chains * draws)
     found = Convergence(*(np.full(quantities, still) for still in (exact, exact, 1.0)))
     if moving.any():

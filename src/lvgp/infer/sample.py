@@ -16,6 +16,7 @@ from lvgp.infer.chains import Chains, Record, joined, side_by_side
 from lvgp.infer.convergence import (
     LEAST_ESS,
     MOST_R_HAT,
+    Glance,
     glance,
     identified,
     layout,
@@ -35,6 +36,8 @@ FEWEST_DRAWS = 50
 """Draws of each chain below which an interrupted run is not worth keeping."""
 _FIRST_CHECK = 150
 _NEAR_GROWTH, _FAR_GROWTH = 1.3, 1.6
+_WATCHED = 64
+"""Quantities looked at between looks at all of them."""
 _MEASURE = 10.0
 """How many times as long as a glance a measurement takes, at the most."""
 _SPREAD = 0.1
@@ -177,6 +180,7 @@ def _collected(
     """
     places = layout(model, len(watched_rows(int(np.asarray(rows.mask).sum()))))
     interest = np.ones(places.size, bool) if budget.maps_too else ~places.for_maps
+    watch = _Watch(np.flatnonzero(interest))
     records: list[Record] = []
     values: list[np.ndarray] = []
     found: Convergence | None = None
@@ -192,12 +196,11 @@ def _collected(
         _refuse_if_too_short(made, chains, budget)
         try:
             values = _identified_so_far(model, records, values, rows, priors)
-            looked = time.perf_counter()
-            seen = glance(np.concatenate([part[..., interest] for part in values], axis=1))
-            looked = time.perf_counter() - looked
-            least, most = float(seen.ess.min()), float(seen.r_hat.max())
+            looking, watched = time.perf_counter(), len(watch.places)
+            least, most = watch.look(values)
+            looking = (time.perf_counter() - looking) / watched
             bar.status(least, most)
-            good = least >= LEAST_ESS and most < MOST_R_HAT
+            good = _good(least, most)
             found = measure(np.concatenate(values, axis=1)) if good else None
         except KeyboardInterrupt:
             chains.ended = "interrupted"
@@ -209,10 +212,41 @@ def _collected(
         look, needed = _next_look(made, least, most)
         goal = min(budget.draws, look)
         # what measuring all quantities will take after the next round is part of the time limit
-        chains.deadline = deadline - _MEASURE * looked * goal / made / interest.mean()
+        chains.deadline = deadline - _MEASURE * looking * places.size * goal / made
     values = _identified_so_far(model, records, values, rows, priors)
     converged = found if chains.ended == "converged" else None
     return joined(records), converged or _measured(np.concatenate(values, axis=1), chains)
+
+
+class _Watch:
+    """Looks at growing numbers of draws; between looks at all quantities, at the worst only."""
+
+    def __init__(self, interest: np.ndarray) -> None:
+        self.places = self._interest = interest
+
+    def look(self, values: list[np.ndarray]) -> tuple[float, float]:
+        """Return the least ESS and the largest R-hat. If they are good, they are those of all."""
+        seen = self._glance(values)
+        if _good(*_extremes(seen)) and len(self.places) < len(self._interest):
+            self.places = self._interest
+            seen = self._glance(values)
+        if not _good(*_extremes(seen)):
+            with np.errstate(divide="ignore"):
+                short, apart = LEAST_ESS / seen.ess, (seen.r_hat - 1.0) / (MOST_R_HAT - 1.0)
+            # not a number is the worst, and sorted last
+            self.places = self.places[np.argsort(np.maximum(short, apart))[-_WATCHED:]]
+        return _extremes(seen)
+
+    def _glance(self, values: list[np.ndarray]) -> Glance:
+        return glance(np.concatenate([part[..., self.places] for part in values], axis=1))
+
+
+def _extremes(seen: Glance) -> tuple[float, float]:
+    return float(seen.ess.min()), float(seen.r_hat.max())
+
+
+def _good(least_ess: float, most_r_hat: float) -> bool:
+    return least_ess >= LEAST_ESS and most_r_hat < MOST_R_HAT
 
 
 def _measured(values: np.ndarray, chains: Chains) -> Convergence:
