@@ -44,22 +44,16 @@ import time
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
+import papers_way as papers
 import tables
-from numpyro.infer.hmc import hmc
-from numpyro.infer.util import initialize_model
+from papers_way import PRIORS
 
 from lvgp import compute, options
 from lvgp.infer import convergence
 from lvgp.infer.sample import sample
 from lvgp.model import pack_rows
-from lvgp.priors import Priors
 
-PRIORS = Priors()
-WARMUP, DRAWS, DEPTH = 1500, 1500, 7
 RESULTS = Path(__file__).parent / "results"
 CHAINS = 4
 PAPERS_SEEDS, OUR_SEEDS = range(4), range(3)
@@ -82,78 +76,29 @@ CASES = {
 }
 
 
-def plain_program(model, x, t, y):
-    """The model as one writes it in NumPyro, mu sampled with the rest."""
-    mu = numpyro.sample("mu", dist.Normal(0.0, PRIORS.mean_sd))
-    log_variance = numpyro.sample("log_variance", dist.Normal(0.0, 1.0))
-    noise = numpyro.sample("noise", dist.HalfCauchy(PRIORS.noise_scale))
-    features = []
-    if model.n_quantitative:
-        anywhere = dist.ImproperUniform(dist.constraints.real_vector, (), (model.n_quantitative,))
-        log_lengthscales = numpyro.sample("log_lengthscales", anywhere)
-        outside = jnp.maximum(jnp.abs(log_lengthscales) - math.log(10.0), 0.0)
-        numpyro.factor("tails", -0.5 * jnp.sum((outside / PRIORS.lengthscale_tail_sd) ** 2))
-        features.append(x / jnp.exp(log_lengthscales))
-    for j, (levels, dim) in enumerate(zip(model.n_levels, model.latent_dims, strict=True)):
-        gamma = numpyro.sample(f"gamma_{j}", dist.Gamma(PRIORS.alpha, PRIORS.alpha - 1.0))
-        raw = numpyro.sample(f"raw_{j}", dist.Normal(0.0, 1.0).expand([levels, dim]).to_event(2))
-        features.append((raw / jnp.sqrt(levels * gamma))[t[:, j]])
-    points = jnp.concatenate(features, axis=1)
-    squared = jnp.sum((points[:, None] - points[None]) ** 2, axis=-1)
-    covariance = jnp.exp(log_variance) * jnp.exp(-0.5 * squared)
-    covariance += (PRIORS.noise_floor + noise) * jnp.eye(len(y))
-    numpyro.sample("y", dist.MultivariateNormal(mu, covariance_matrix=covariance), obs=y)
-
-
-def as_vectors(model, draws):
-    """The plain program's draws in the order of our parameter vector."""
-    count = len(draws["mu"])
-    parts = [draws["log_variance"][:, None], np.log(draws["noise"])[:, None]]
-    if model.n_quantitative:
-        parts.append(draws["log_lengthscales"])
-    factors = range(len(model.n_levels))
-    parts += [np.log(draws[f"gamma_{j}"])[:, None] for j in factors]
-    parts += [draws[f"raw_{j}"].reshape(count, -1) for j in factors]
-    return np.concatenate([np.asarray(part) for part in parts], axis=1)
-
-
 def papers_way(case, rows):
     """Sample as the paper does with each seed; return figures of each, and of all together."""
-    model, encoded = case.model, case.encoded
-    arguments = (model, jnp.asarray(encoded.x), jnp.asarray(encoded.t), case.standardised)
     *rest, begun, first = (
-        *(initial_point(seed, arguments) for seed in PAPERS_SEEDS[1:]),
+        *(papers.begin(case, seed) for seed in PAPERS_SEEDS[1:]),
         time.perf_counter(),
-        initial_point(PAPERS_SEEDS[0], arguments),
+        papers.begin(case, PAPERS_SEEDS[0]),
     )
     infos = [first, *rest]
-    keys = [jax.random.key(1000 * seed + 1) for seed in PAPERS_SEEDS]
-    initial, transition = hmc(infos[0].potential_fn, algo="NUTS")
-
-    def run(start, key):
-        state = initial(start, WARMUP, max_tree_depth=DEPTH, rng_key=key)
-
-        def one(state, _):
-            state = transition(state)
-            return state, (state.z, state.num_steps)
-
-        return jax.lax.scan(one, state, length=WARMUP + DRAWS)[1]
-
-    program = jax.jit(run).lower(infos[0].param_info.z, keys[0]).compile()
+    program = papers.compiled(first)
     compiling = time.perf_counter() - begun
     made, values = [], []
-    for info, key in zip(infos, keys, strict=True):
+    for seed, info in zip(PAPERS_SEEDS, infos, strict=True):
         begun, cpu = time.perf_counter(), time.process_time()
-        positions, steps = jax.block_until_ready(program(info.param_info.z, key))
+        positions, steps = jax.block_until_ready(program(info.param_info.z, papers.chain_key(seed)))
         cpu, seconds = time.process_time() - cpu, time.perf_counter() - begun
-        values.append(papers_values(model, rows, info, positions)[None])
+        values.append(papers_values(case.model, rows, info, positions)[None])
         figures = quality(values[-1], cpu)
         made.append(
             figures
             | {
                 "wall": compiling + seconds,
                 "gradients": int(steps.sum()),
-                "saturated": float((steps[WARMUP:] >= 2**DEPTH - 1).mean()),
+                "saturated": float((steps[papers.WARMUP :] >= 2**papers.DEPTH - 1).mean()),
                 # one chain cannot show R-hat; the time is what the ESS alone would need
                 "time_to_400": seconds * 400.0 / figures["min_ess"],
                 "ended": "one chain",
@@ -162,15 +107,9 @@ def papers_way(case, rows):
     return made, pooled(values, made)
 
 
-def initial_point(seed, arguments):
-    """Return where NumPyro starts the plain program, with its density."""
-    return initialize_model(jax.random.key(1000 * seed), plain_program, model_args=arguments)
-
-
 def papers_values(model, rows, info, positions):
     """Return the identified quantities along one chain of the plain program, warm-up left out."""
-    kept = jax.vmap(info.postprocess_fn)({name: part[WARMUP:] for name, part in positions.items()})
-    vectors = as_vectors(model, {name: np.asarray(part) for name, part in kept.items()})
+    vectors = papers.draws(model, info, positions)
     densities = np.asarray(
         jax.lax.map(lambda vector: model.log_density(vector, rows, PRIORS), vectors)
     )
@@ -271,20 +210,20 @@ def main(names):
     for name in names:
         with compute.scope(), compute.one_blas_thread():
             case, rows = prepared(name)
-            papers, papers_pooled = papers_way(case, rows)
-            show(name, "paper", average(papers))
-            show(name, "paper, pooled", papers_pooled)
+            theirs, theirs_pooled = papers_way(case, rows)
+            show(name, "paper", average(theirs))
+            show(name, "paper, pooled", theirs_pooled)
             ours, ours_pooled = our_way(case, rows)
         line = average(ours) | with_all_cores(name)
         ratios = [
-            mine["min_ess_per_cpu"] / theirs["min_ess_per_cpu"]
-            for mine, theirs in ((line, average(papers)), (ours_pooled, papers_pooled))
+            a_way["min_ess_per_cpu"] / other["min_ess_per_cpu"]
+            for a_way, other in ((line, average(theirs)), (ours_pooled, theirs_pooled))
         ]
         show(name, "ours", line, f"{ratios[0]:.1f}x")
         show(name, "ours, pooled", ours_pooled, f"{ratios[1]:.1f}x")
         kept[name] = {
-            "paper": average(papers) | {"seeds": papers},
-            "paper pooled": papers_pooled,
+            "paper": average(theirs) | {"seeds": theirs},
+            "paper pooled": theirs_pooled,
             "ours": line | {"seeds": ours},
             "ours pooled": ours_pooled,
             "ratio": ratios[0],

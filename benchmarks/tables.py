@@ -78,13 +78,16 @@ def fitted(model: LVGPRegressor, case: Case) -> dict[str, object]:
     model.fit(case.X, case.y)
     seconds = time.perf_counter() - begun
     interval = model.predict_interval(case.X_test)
-    lower, upper = interval["lower"], interval["upper"]
+    found = scores(case, interval["mean"], interval["lower"], interval["upper"])
+    return found | {"seconds": seconds, "verdict": model.diagnostics_.verdict}
+
+
+def scores(case: Case, mean: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> dict[str, object]:
+    """Return scores of 95 % intervals for f at the test rows."""
     return {
-        "rrmse": metrics.rrmse(case.y_test, interval["mean"]),
+        "rrmse": metrics.rrmse(case.y_test, mean),
         "interval_score": metrics.mean_interval_score(case.y_test, lower, upper),
         "coverage": metrics.coverage(case.y_test, lower, upper),
-        "seconds": seconds,
-        "verdict": model.diagnostics_.verdict,
     }
 
 

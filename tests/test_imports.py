@@ -664,3 +664,14 @@ def test_private_names_stay_in_their_module(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_no_module_is_long(module: str) -> None:
     assert len(MODULES[module].read_text().splitlines()) <= 400
+
+
+def test_news_of_other_packages_is_not_told_to_users(tmp_path):
+    script = """
+        import warnings
+
+        warnings.simplefilter("error", FutureWarning)
+        from lvgp.infer.convergence import import_arviz
+        print(import_arviz().__name__)
+    """
+    assert _run(script, tmp_path) == "arviz"

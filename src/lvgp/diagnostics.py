@@ -13,6 +13,7 @@ from lvgp.infer.convergence import (
     LEAST_ESS,
     LEAST_TAIL_ESS,
     MOST_R_HAT,
+    import_arviz,
     layout,
 )
 from lvgp.infer.draws import Draws, Optimization, Sampling, Variational
@@ -285,9 +286,7 @@ def _of_approximation(variational: Variational) -> Diagnostics:
 
 
 def _pareto_k(log_weights: np.ndarray) -> float:
-    import arviz
-
-    return float(arviz.psislw(log_weights)[1])
+    return float(import_arviz().psislw(log_weights)[1])
 
 
 def _of_estimate(draws: Draws, has_latents: bool) -> Diagnostics:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lvgp.infer.convergence import import_arviz
 from lvgp.interpret import correlations
 from lvgp.leave_one_out import pointwise
 from lvgp.mixture import Components, mixture_quantile
@@ -27,8 +28,6 @@ def to_arviz(posterior: Posterior, space: Space) -> Any:
     log p(y_i | the other rows, draw), the density that `arviz.loo` needs for a Gaussian process.
     unconstrained_posterior holds the latents, whose frame of reference is arbitrary in each draw.
     """
-    import arviz
-
     draws, names = posterior.draws, _Names(space)
     parameters = posterior.parameters_at(draws.vectors)
     process, log_densities = _left_out(posterior)
@@ -44,7 +43,7 @@ def to_arviz(posterior: Posterior, space: Space) -> Any:
     observed = {"y": posterior.y_mean + posterior.y_scale * posterior.y}
     named: dict[str, Any] = {"coords": names.coordinates, "dims": names.dims}
     attributes = {"inference_library": "lvgp", "method": draws.method, "seed": draws.seed}
-    data = arviz.from_dict(**by_chain, observed_data=observed, attrs=attributes, **named)
+    data = import_arviz().from_dict(**by_chain, observed_data=observed, attrs=attributes, **named)
     if space.qualitative:
         latents = {
             f"latent_{names.of(column.name)}": draws.by_chain(np.asarray(part))

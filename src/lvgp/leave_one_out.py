@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.special import ndtr
 
 from lvgp import compute
+from lvgp.infer.convergence import import_arviz
 from lvgp.mixture import Components, mixture_moments, mixture_quantile
 from lvgp.model import Groups, Model, Rows, groups
 from lvgp.posterior import Posterior
@@ -152,8 +153,6 @@ def leave_one_out(posterior: Posterior, include_noise: bool) -> LeftOut:
     )
     if len(found.means) == 1:
         return LeftOut(components, np.ones((1, 1)), np.full(len(posterior.y), np.nan))
-    import arviz
-
     log_ratios = -found.log_shares(posterior.y)
-    log_weights, pareto_k = arviz.psislw(log_ratios.T)
+    log_weights, pareto_k = import_arviz().psislw(log_ratios.T)
     return LeftOut(components, np.exp(np.asarray(log_weights)).T, np.asarray(pareto_k))

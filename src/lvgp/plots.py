@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
+from lvgp.infer.convergence import import_arviz
 from lvgp.metrics import coverage as share_covered
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
@@ -246,14 +247,12 @@ def traces(
 
     `ax` is an array of Axes, a row of two for each variable.
     """
-    import arviz
-
     wanted = variables or ["signal_sd", "noise_sd", "latent_precision"]
     present = [name for name in wanted if name in data.posterior]
     if ax is None:
         size = (9.0, 2.2 * len(present))
         ax = plt.subplots(len(present), 2, figsize=size, squeeze=False, layout="constrained")[1]
-    return np.asarray(arviz.plot_trace(data, var_names=present, kind=kind, axes=ax))
+    return np.asarray(import_arviz().plot_trace(data, var_names=present, kind=kind, axes=ax))
 
 
 def score_boxes(

@@ -5,9 +5,10 @@ Raw latent coordinates are free to rotate and say nothing; the correlations betw
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -164,10 +165,17 @@ def measure(values: np.ndarray) -> Convergence:
     exact = float(chains * draws)
     found = Convergence(*(np.full(quantities, still) for still in (exact, exact, 1.0)))
     if moving.any():
-        import arviz
-
+        arviz = import_arviz()
         data = arviz.convert_to_dataset({"value": values[..., moving]})
         found.ess_bulk[moving] = arviz.ess(data, method="bulk")["value"].values
         found.ess_tail[moving] = arviz.ess(data, method="tail")["value"].values
         found.r_hat[moving] = arviz.rhat(data)["value"].values
     return found
+
+
+def import_arviz() -> Any:
+    """Return ArviZ, loaded late because that takes a second, without its news of the day."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+    return arviz
