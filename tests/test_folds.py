@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lvgp.infer.folds import fold, spread_over, try_folds
+from lvgp.infer.folds import (
+    FEWEST_FOLDS,
+    MOST_FOLDS,
+    fold,
+    share_of_change,
+    spread_over,
+    try_folds,
+    wanted,
+)
 from lvgp.model import Model
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -145,6 +153,39 @@ def test_columns_are_folded_as_often_as_asked():
 def test_folds_are_spread_over_columns_by_their_levels():
     np.testing.assert_allclose(spread_over((2, 9, 4), 3.0), [0.4, 1.8, 0.8])
     assert spread_over((), 3.0).shape == (0,)
+
+
+def test_the_share_of_change_that_is_the_work_of_folds():
+    """Folds redraw a quantity with chance p, trajectories keep a share r of it.
+
+    So rho = (1 - p) r, and the share is p / (1 - rho). Of 40 chains with 2000 draws each the
+    relative error of the mean square has an sd below 1 %: within 6 %, false alarms below 1e-6.
+    """
+    rng, draws = np.random.default_rng(0), 2000
+    p, r = np.array([0.0, 0.05, 0.3, 0.3]), np.array([0.9, 0.9, 0.9, 0.0])
+    ended, began = np.empty((2, 40, draws, 4))
+    value = rng.standard_normal((40, 4))
+    for draw in range(draws):
+        redrawn = rng.random((40, 4)) < p
+        value = np.where(redrawn, rng.standard_normal((40, 4)), value)
+        began[:, draw] = value
+        value = r * value + np.sqrt(1.0 - r**2) * rng.standard_normal((40, 4))
+        ended[:, draw] = value
+    rho = (1.0 - p) * r
+    found = share_of_change(ended, began, (1.0 - rho) / (1.0 + rho))
+    np.testing.assert_allclose(found, p / (1.0 - rho), rtol=0.06)
+
+
+def test_folds_are_wanted_where_their_share_of_the_change_is_above_that_of_the_cost():
+    """Tried once for two steps, folds are a fifth of the cost."""
+    worth = np.array([0.5, 0.04, 0.3])
+    shares = np.array([0.0, 0.21, 0.0])
+    assert wanted(worth, shares, 0.5) == pytest.approx(0.03 / 0.04)
+    assert wanted(worth, shares - 0.02, 0.5) == FEWEST_FOLDS
+    assert wanted(worth / 10.0, shares, 0.5) == MOST_FOLDS
+    assert wanted(np.array([0.9, 0.8]), np.ones(2), 0.5) == FEWEST_FOLDS
+    assert wanted(np.full(3, np.nan), shares * np.nan, 0.5) == MOST_FOLDS
+    assert wanted(np.zeros(0), np.zeros(0), 0.5) == FEWEST_FOLDS
 
 
 def test_nothing_is_folded_where_the_density_is_not_a_number():

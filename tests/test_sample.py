@@ -19,7 +19,7 @@ from scipy import stats
 
 from lvgp import compute
 from lvgp.errors import LVGPError, NumericalWarning
-from lvgp.infer import convergence, metric, microcanonical
+from lvgp.infer import convergence, folds, metric, microcanonical, nuts
 from lvgp.infer.chains import RUN, Point, Record, side_by_side
 from lvgp.infer.convergence import glance
 from lvgp.infer.microcanonical import single_density
@@ -319,24 +319,50 @@ def test_chains_stay_in_single_precision_only_where_its_gradient_is_right(
             assert exact != stays
 
 
-def test_columns_whose_maps_change_slowly_are_folded_more_often():
+def test_columns_are_folded_the_more_the_slower_their_maps_change_if_folds_change_them():
     model, rng = Model(1, (5, 4, 4), (2, 2, 2)), np.random.default_rng(0)
     vectors = 0.3 * rng.standard_normal((4, 200, model.size))
     latents = vectors[..., model.raw_start :]
     latents[..., 10:18] = 0.3 * np.repeat(rng.standard_normal((4, 20, 8)), 10, axis=1)
     latents[..., 18:] = 0.3 * np.repeat(rng.standard_normal((4, 4, 8)), 50, axis=1)
+    nothing = np.zeros((4, 200))
+    record = Record(Point(vectors, nothing, None), *[nothing] * 5, began=vectors)
+    few = jax.tree.map(lambda part: part[:, :4], record)
+    # where trajectories begin where the last one ended, folds have led nowhere
+    idle = record._replace(began=np.roll(vectors, 1, axis=1))
     with compute.scope():
-        sampler = microcanonical.Microcanonical(
-            model, pack_rows(*table(model, 20)), Priors(), [], 0.85
-        )
-        before = sampler.tuning.folds
-        sampler._choose_folds(Point(vectors[:, :4], vectors[:, :4, 0], None))
-        np.testing.assert_array_equal(sampler.tuning.folds, before)
-        sampler._choose_folds(Point(vectors, rng.standard_normal((4, 200)), None))
-    quick, slow, slowest = sampler.tuning.folds
-    assert quick == microcanonical._FEWEST_FOLDS < slow < slowest
+        rows = pack_rows(*table(model, 20))
+        sampler = microcanonical.Microcanonical(model, rows, Priors(), [], 0.85)
+        before = sampler.tuning
+        found = []
+        for seen in (few, record, idle):
+            sampler.tuning = before
+            sampler._choose_folds(seen)
+            found.append(sampler.tuning.folds)
+    np.testing.assert_array_equal(found[0], before.folds)
+    quick, slow, slowest = found[1]
+    assert quick == folds.FEWEST_FOLDS < slow < slowest
     # a draw of the second map is worth a tenth of an independent one; luck of the worst of pairs
     assert 0.25 < slow < 0.9
+    np.testing.assert_array_equal(found[2], folds.FEWEST_FOLDS)
+
+
+@pytest.mark.parametrize("tried", [0.0, 1.0])
+def test_trajectories_begin_where_the_last_one_ended_or_where_folds_led_from_there(tried):
+    with compute.scope():
+        rows, start = pack_rows(*table(MIXED, 16)), starting_points(MIXED, Priors(), 1, 0)
+        keys = [jax.random.key(0)]
+        sampler = microcanonical.Microcanonical(MIXED, rows, Priors(), keys, 0.85)
+        sampler.tuning = sampler.tuning._replace(folds=np.full(len(MIXED.n_levels), tried))
+        plain = nuts.Nuts(MIXED, rows, Priors(), keys, 0.8, 10)
+        _, record = sampler.advance(sampler.begin(start)[0], 0, 0, 20)
+        _, of_nuts = plain.advance(plain.begin(start)[0], 0, 0, 20)
+    ended, began = np.asarray(record.point.vector)[:19], np.asarray(record.began)[1:20]
+    hyperparameters = slice(0, MIXED.raw_start)
+    np.testing.assert_array_equal(began[:, hyperparameters], ended[:, hyperparameters])
+    np.testing.assert_allclose((began**2).sum(axis=1), (ended**2).sum(axis=1), rtol=1e-12)
+    assert (began != ended).any() == (tried > 0.0)
+    np.testing.assert_array_equal(of_nuts.began[1:20], of_nuts.point.vector[:19])
 
 
 def test_small_tables_and_sparse_models_are_sampled_in_double_precision():
@@ -493,7 +519,7 @@ def test_chains_stay_level_when_there_are_more_of_them_than_workers():
             chains.deadline = 0.0
         part = np.zeros(32)
         point = Point(np.zeros((32, 1)), part, np.zeros((32, 1)))
-        return state + count, Record(point, part, part, part, part, part)
+        return state + count, Record(point, part, part, part, part, part, part)
 
     with side_by_side([0, 0, 0, 0, 0], 2, np.inf, lambda run, record: None) as chains:
         record = chains.advance(step, 100_000)

@@ -43,6 +43,8 @@ class Record(NamedTuple):
     divergent: Any
     energy: Any
     """NaN where the dynamics keep none."""
+    began: Any
+    """Where the trajectory began: where the last one ended, or where folds led from there."""
 
 
 Advance = Callable[[State, int, int, int], tuple[State, Record]]
@@ -64,6 +66,7 @@ def recorded(
         step=jnp.zeros(RUN),
         divergent=jnp.zeros(RUN, bool),
         energy=jnp.zeros(RUN),
+        began=jnp.zeros((RUN, parameters)),
     )
 
     def one(index: Array, carry: tuple[State, Record]) -> tuple[State, Record]:

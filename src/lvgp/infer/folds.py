@@ -2,7 +2,8 @@
 
 Levels on a plane are in each other's way: to change sides they would have to pass where the density
 is low. A fold takes some of them there at once, by mirroring one end of the map. It needs the
-density only, not its gradient (benchmarks/folds.py measures what folds are worth).
+density only, not its gradient (benchmarks/folds.py measures what folds are worth). Where maps
+change as fast without them, folds are hardly tried.
 """
 
 from __future__ import annotations
@@ -17,6 +18,17 @@ import numpy as np
 from jax import Array
 
 from lvgp.model import Model
+
+WARM_UP_FOLDS = 0.7
+"""Tried for each step of a trajectory during warm-up, in all columns together."""
+FEWEST_FOLDS, MOST_FOLDS = 0.1, 1.5
+"""Of a column for each step, after warm-up."""
+_FOLDS_WORTH = 0.03
+"""Folds of a column for each step, times what a draw is worth of the slowest part of its map."""
+_STEPS_A_FOLD = 0.5
+"""What a fold costs."""
+_SLOW = 0.1
+"""Share of a map's correlations that count as slow."""
 
 
 def fold(latents: Array, key: Array) -> Array:
@@ -43,9 +55,39 @@ def fold(latents: Array, key: Array) -> Array:
     return latents - 2.0 * across[:, None] * mirrored
 
 
-def spread_over(levels: tuple[int, ...], folds: float) -> np.ndarray:
+def spread_over(levels: tuple[int, ...], folds: float = WARM_UP_FOLDS) -> np.ndarray:
     """Return folds of each column: the more levels, the more are in each other's way."""
     return folds * np.asarray(levels, float) / max(1, sum(levels))
+
+
+def share_of_change(ended: np.ndarray, began: np.ndarray, worth: np.ndarray) -> np.ndarray:
+    """Return which share of what a draw changes is the work of folds, for each quantity q.
+
+    E(q_folded - q)^2 / (2 var q (1 - rho)), from values (chains, draws, quantities) where
+    trajectories ended and where the next ones began; 1 - rho = 2 w / (1 + w) where a draw is worth
+    w independent ones (as in an autoregression).
+    """
+    by_folds = np.mean((began[:, 1:] - ended[:, :-1]) ** 2, axis=(0, 1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return by_folds / np.var(ended, axis=(0, 1)) * (1.0 + worth) / (4.0 * worth)
+
+
+def wanted(worth: np.ndarray, by_folds: np.ndarray, tried: float) -> float:
+    """Return how many folds of a column to try for each step of a trajectory.
+
+    The more, the slower the slowest correlation of its map changes, judged by what a draw is
+    `worth` of each. But few where folds cost more than they bring: where the share of the change
+    that is theirs, in the slow correlations, is below their share of the cost of a draw, `tried`
+    as often as they were. What cannot be measured is folded.
+    """
+    if not len(worth):
+        return FEWEST_FOLDS
+    slow = np.argsort(worth)[: max(1, round(_SLOW * len(worth)))]
+    cost = _STEPS_A_FOLD * tried
+    if np.mean(by_folds[slow]) < cost / (1.0 + cost):
+        return FEWEST_FOLDS
+    slowest = max(1e-6, np.nan_to_num(worth).min())
+    return float(np.clip(_FOLDS_WORTH / slowest, FEWEST_FOLDS, MOST_FOLDS))
 
 
 class Folded(NamedTuple):

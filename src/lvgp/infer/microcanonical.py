@@ -15,8 +15,8 @@ tens of them (benchmarks/trajectories.py):
   that in double precision at the transitions of warm-up (where noise is tiny, it is not).
 
 A trajectory that fails clearly is followed by one with shorter steps (`_walked`). Before each
-trajectory, folds of the latent maps are tried (`folds.py`), the more of a column the slower its map
-changed in warm-up: where maps mix without them, they would cost more than they bring.
+trajectory, folds of the latent maps are tried, of each column as many as warm-up finds worth their
+cost (`folds.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from jax import Array
 from lvgp import compute
 from lvgp.infer.chains import Chains, Point, Record, joined, recorded
 from lvgp.infer.convergence import glance, identified, layout
-from lvgp.infer.folds import spread_over, try_folds
+from lvgp.infer.folds import share_of_change, spread_over, try_folds, wanted
 from lvgp.infer.metric import Roots, isokinetic_steps, measured, stretched, unit
 from lvgp.model import Model, Rows
 from lvgp.priors import Priors
@@ -52,11 +52,6 @@ _SHORTENED = 0.25
 _LONGER = 2
 """How many times as many steps a second trajectory has."""
 _NEARLY_ALL = 0.96
-_FOLDS = 0.7
-"""Tried for each step of a trajectory during warm-up, in all columns together."""
-_FOLDS_WORTH = 0.03
-"""Folds of a column for each step, times what a draw is worth of the slowest part of its map."""
-_FEWEST_FOLDS, _MOST_FOLDS = 0.1, 1.5
 _DIVERGENT = 1000.0
 _ROWS_WORTH_SINGLE = 90
 _MOST_ERROR = 0.05
@@ -75,7 +70,7 @@ class Tuning(NamedTuple):
     roots: Roots
     """Of the metric: what a step of length one is in each direction."""
     folds: Any
-    """Folds tried of each column for each step of a trajectory; one costs about half a step."""
+    """Folds tried of each column for each step of a trajectory."""
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=compute.ONE_THREAD)
@@ -197,18 +192,19 @@ def _walked(
     accepted = (first < gains[0]) | (
         (made == 3) & (second < gains[1] - _log_refused(gains[0]) + way_back)
     )
-    point = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), tried.end, tried.start)
+    ended = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), tried.end, tried.start)
     divergent = (made > 1) & (gains[1] < -_DIVERGENT)
     # these dynamics keep no energy that E-BFMI could be computed from
     record = Record(
-        point,
+        ended,
         acceptance=jnp.exp(jnp.minimum(gains[0], 0.0)),
         steps=steps * jnp.asarray([0, 1, 1 + _LONGER, 2 + _LONGER], steps.dtype)[made],
         step=step,
         divergent=divergent,
         energy=jnp.asarray(jnp.nan),
+        began=point.vector,
     )
-    return point, record
+    return ended, record
 
 
 def _log_refused(gain: Array) -> Array:
@@ -273,7 +269,7 @@ class Microcanonical:
         self._model, self._data, self._keys = model, (rows, priors), keys
         self._target_accept = target_accept
         self.tuning = Tuning(
-            0.3, 0.5 * math.sqrt(model.size), unit(model), spread_over(model.n_levels, _FOLDS)
+            0.3, 0.5 * math.sqrt(model.size), unit(model), spread_over(model.n_levels)
         )
         large = int(np.asarray(rows.mask).sum()) >= _ROWS_WORTH_SINGLE
         self.in_single = large and model.approximation is None
@@ -326,7 +322,7 @@ class Microcanonical:
         if settled:
             self.tuning = self.tuning._replace(step=math.exp(np.mean(settled)))
             # slow changes show only over many draws: all since the metric has been of some use
-            self._choose_folds(joined(history[8:]).point)
+            self._choose_folds(joined(history[8:]))
 
     def _checked(self, chains: Chains, point: Point, most_wrong: float) -> Point:
         """Go on in double precision where single precision does not give the gradient.
@@ -364,30 +360,36 @@ class Microcanonical:
         self.tuning = self.tuning._replace(step=self.tuning.step * math.exp(gain * miss))
 
     def _move_length(self, point: Point) -> None:
-        worth = self._worth(point)
-        if worth is None:
+        if _too_few(point):
             return
+        worth = _worth(self._identified(point))
         # the root damps the noise of an estimate from few draws, which is too high for slow chains
         change = min(1.7, max(0.75, math.sqrt(_WORTH / float(np.median(worth)))))
         self.tuning = self.tuning._replace(length=self.tuning.length * change)
 
-    def _choose_folds(self, point: Point) -> None:
-        """Try the more folds of a column the slower the slowest part of its map changes."""
-        worth = self._worth(point)
-        if worth is None:
+    def _choose_folds(self, record: Record) -> None:
+        """Set how many folds of each column are tried from what they did in warm-up."""
+        if _too_few(record.point):
             return
+        ended = self._identified(record.point)
+        began = self._identified(record.point._replace(vector=record.began))
+        worth = _worth(ended)
+        by_folds = share_of_change(ended, began, worth)
         blocks = layout(self._model, 0).correlations
-        slowest = np.array([np.nan_to_num(worth[block]).min() for block in blocks])
-        folds = np.clip(_FOLDS_WORTH / np.maximum(slowest, 1e-6), _FEWEST_FOLDS, _MOST_FOLDS)
-        self.tuning = self.tuning._replace(folds=folds)
+        columns = zip(blocks, self.tuning.folds, strict=True)
+        folds = [wanted(worth[block], by_folds[block], tried) for block, tried in columns]
+        self.tuning = self.tuning._replace(folds=np.array(folds))
 
-    def _worth(self, point: Point) -> np.ndarray | None:
-        """Return how many independent draws a draw is worth, of each identified quantity.
-
-        None where there are too few draws to tell.
-        """
-        if point.log_density.shape[1] < 8:
-            return None
+    def _identified(self, point: Point) -> np.ndarray:
         pairs = zip(point.vector, point.log_density, strict=True)
-        values = np.stack([identified(self._model, *pair, *self._data) for pair in pairs])
-        return glance(values).ess / values[..., 0].size
+        return np.stack([identified(self._model, *pair, *self._data) for pair in pairs])
+
+
+def _too_few(point: Point) -> bool:
+    """Whether there are too few draws to tell what one is worth."""
+    return bool(point.log_density.shape[1] < 8)
+
+
+def _worth(values: np.ndarray) -> np.ndarray:
+    """Return how many independent draws a draw is worth, of each identified quantity."""
+    return glance(values).ess / values[..., 0].size

@@ -50,12 +50,17 @@ def advance(
     """Make `count` transitions; adaptation and random numbers are part of the state."""
     _, sample = _kernel(model, warmup, state.z, state.rng_key, target_accept, rows, priors)
 
-    def transition(_: Array, state: Any) -> tuple[Any, Record]:
-        state = sample(state)
-        point = Point(state.z, -state.potential_energy, -state.z_grad)
-        steps = state.num_steps.astype("int32")
-        step = state.adapt_state.step_size
-        return state, Record(point, state.accept_prob, steps, step, state.diverging, state.energy)
+    def transition(_: Array, before: Any) -> tuple[Any, Record]:
+        state = sample(before)
+        return state, Record(
+            Point(state.z, -state.potential_energy, -state.z_grad),
+            acceptance=state.accept_prob,
+            steps=state.num_steps.astype("int32"),
+            step=state.adapt_state.step_size,
+            divergent=state.diverging,
+            energy=state.energy,
+            began=before.z,
+        )
 
     return recorded(transition, state, model.size, count)
 
