@@ -27,6 +27,8 @@ _FOLDS_WORTH = 0.03
 """Folds of a column for each step, times what a draw is worth of the slowest part of its map."""
 _STEPS_A_FOLD = 0.5
 """What a fold costs."""
+_REPAID = 0.5
+"""Share of their cost that folds must repay in warm-up: later they may lead where it never was."""
 _SLOW = 0.1
 """Share of a map's correlations that count as slow."""
 
@@ -76,15 +78,15 @@ def wanted(worth: np.ndarray, by_folds: np.ndarray, tried: float) -> float:
     """Return how many folds of a column to try for each step of a trajectory.
 
     The more, the slower the slowest correlation of its map changes, judged by what a draw is
-    `worth` of each. But few where folds cost more than they bring: where the share of the change
-    that is theirs, in the slow correlations, is below their share of the cost of a draw, `tried`
-    as often as they were. What cannot be measured is folded.
+    `worth` of each. But few where folds cost far more than they bring: where the share of the
+    change that is theirs, in the slow correlations, is below half their share of the cost of a
+    draw, `tried` as often as they were. What cannot be measured is folded.
     """
     if not len(worth):
         return FEWEST_FOLDS
     slow = np.argsort(worth)[: max(1, round(_SLOW * len(worth)))]
     cost = _STEPS_A_FOLD * tried
-    if np.mean(by_folds[slow]) < cost / (1.0 + cost):
+    if np.mean(by_folds[slow]) < _REPAID * cost / (1.0 + cost):
         return FEWEST_FOLDS
     slowest = max(1e-6, np.nan_to_num(worth).min())
     return float(np.clip(_FOLDS_WORTH / slowest, FEWEST_FOLDS, MOST_FOLDS))
